@@ -384,6 +384,90 @@ TEST(a_job_that_does_not_fit_says_how_many_references_would)
     close_engine(engine);
 }
 
+// A prompt without a reference is shorter too: its rows would otherwise be counted in every answer.
+TEST(references_that_would_fit_are_counted_in_shorter_prompts)
+{
+    OPEN_ROW("qwen-image-2.1", engine, model);
+    sumi_recipe large = *model->network->recipe;
+    large.references.autoencoder_area = 16 * 64 * 64;
+    model->network->recipe = &large;
+    const sumi_image_item item = {.text = "a red fox", .negative_text = "grey", .seed = 7};
+    sumi_image_desc desc = family_image(model, &item);
+    enum { REFERENCES = 3 };
+    const sumi_pixels pictures[REFERENCES] = {family_pictures()[0], family_pictures()[1], family_pictures()[0]};
+    for (int guided = 0; guided < 2; guided++) {
+        desc.guidance.scale = guided ? 3.0f : 1.0f;
+        for (int encoded = 0; encoded < 2; encoded++) {
+            uint64_t needed[REFERENCES + 1];
+            encoded_item given = {0};
+            sumi_memory memory;
+            for (int32_t count = 0; count <= REFERENCES; count++) {
+                release_item(&given);
+                desc.items = &item;
+                desc.references = count > 0 ? pictures : NULL;
+                desc.reference_count = count;
+                given = (encoded_item){0};
+                if (encoded) given = encode_item(engine, &desc), desc.items = &given.item;
+                CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+                needed[count] = memory.arena + memory.staging;
+                CHECK(count == 0 || needed[count] > needed[count - 1]);
+            }
+            for (int32_t count = 0; count < REFERENCES; count++) {
+                char sentence[80];
+                if (count == 0) snprintf(sentence, sizeof sentence, "; not one of its 3 reference images fits");
+                else snprintf(sentence, sizeof sentence, "; %d of its 3 reference images would fit", (int)count);
+                // the tokens around pictures are counted in any case
+                const uint64_t budget = needed[count] + (needed[count + 1] - needed[count]) / 4;
+                CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+                CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+                if (strstr(s_host.log, sentence) == NULL) printf("  \"%s\" is not in \"%s\"\n", sentence, s_host.log);
+                CHECK(strstr(s_host.log, sentence) != NULL);
+                CHECK_NUMBER(memory.needed, needed[REFERENCES]);
+            }
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+            release_item(&given);
+        }
+    }
+    close_engine(engine);
+}
+
+// What the job that encodes a text with these pictures is refused with under a budget.
+static void refuse_prompt(sumi_engine* engine, const sumi_image_desc* image, uint64_t budget, char message[512])
+{
+    const sumi_prompt_desc desc = prompt_of(image, "a red fox");
+    sumi_job job;
+    sumi_prompt* prompt;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    snprintf(message, 512, "%s", sumi_job_poll(engine, job).message);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_BUDGET_TOO_SMALL);
+}
+
+TEST(a_prompt_that_does_not_fit_says_how_many_references_would)
+{
+    OPEN_ROW("qwen-image-2.1", engine, model);
+    sumi_recipe large = *model->network->recipe;
+    large.references.autoencoder_area = 16 * 64 * 64;
+    model->network->recipe = &large;
+    const sumi_image_item item = {.text = "a red fox", .seed = 7};
+    sumi_image_desc desc = family_image(model, &item);
+    unsigned long long needed[3];
+    char message[512];
+    for (int32_t count = 0; count <= 2; count++) {
+        use_references(&desc, count);
+        refuse_prompt(engine, &desc, 1, message);
+        CHECK(sscanf(message, "this job needs %llu bytes", &needed[count]) == 1);
+        CHECK(strstr(message, "reference image") == NULL && (count == 0 || needed[count] > needed[count - 1]));
+    }
+    refuse_prompt(engine, &desc, (3 * needed[1] + needed[2]) / 4, message);
+    CHECK(strstr(message, "or use a shorter prompt; 1 of its 2 reference images would fit") != NULL);
+    use_references(&desc, 1);
+    refuse_prompt(engine, &desc, (3 * needed[0] + needed[1]) / 4, message);
+    CHECK(strstr(message, "or use a shorter prompt; it would fit without its reference image") != NULL);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -395,6 +479,8 @@ int main(int argc, char** argv)
     RUN(saved_prompts_say_where_their_references_stand);
     RUN(references_are_computed_once_for_both_texts);
     RUN(a_job_that_does_not_fit_says_how_many_references_would);
+    RUN(references_that_would_fit_are_counted_in_shorter_prompts);
+    RUN(a_prompt_that_does_not_fit_says_how_many_references_would);
     RUN(kept_rows_are_counted_in_the_memory_of_a_job);
     TEST_END();
 }

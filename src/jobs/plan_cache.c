@@ -144,16 +144,18 @@ static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_e
     return w->runner->functions->need(w->runner, &entry->plan, memory_limit, &entry->need, error);
 }
 
-// Whether the plan fits the memory limit in the form of the refused one, with the first `count` references only. Prompts
-// keep their lengths: where references are part of them, the answer errs to the safe side.
+// Whether the plan fits the memory limit in the form of the refused one, with the first `count` references only. The
+// answer errs to the safe side (sumi_pipeline_keep_references).
 static bool fits_with_references(const writing* w, const sumi_plan_entry* refused, int32_t count)
 {
-    sumi_plan_entry* entry = sumi_alloc_zero(w->heap, sizeof *entry);
-    if (entry == NULL) return false;
+    struct {
+        sumi_plan_entry entry;
+        sumi_pipeline_prompt prompts[SUMI_MAX_PROMPTS];
+    }* memory = sumi_alloc_zero(w->heap, sizeof *memory);
+    if (memory == NULL) return false;
+    sumi_plan_entry* entry = &memory->entry;
     writing fewer = *w;
-    fewer.request.pipeline.reference_count = count;
-    memset(fewer.request.pipeline.shared_tokens, 0, sizeof fewer.request.pipeline.shared_tokens);
-    fewer.request.pipeline.shared_feature_rows = 0;
+    sumi_pipeline_keep_references(w->request.model->network, &fewer.request.pipeline, count, memory->prompts);
     memcpy(entry->adapters, refused->adapters, sizeof entry->adapters);
     memcpy(entry->text_adapters, refused->text_adapters, sizeof entry->text_adapters);
     entry->lora_count = refused->lora_count;
@@ -161,19 +163,19 @@ static bool fits_with_references(const writing* w, const sumi_plan_entry* refuse
     const bool fits = write_plan(&fewer, (picture_form){.tile = refused->tile_latent}, entry, &ignored) == SUMI_OK
                    && measure_need(&fewer, entry, &ignored) == SUMI_OK && entry->need.fits;
     sumi_plan_end(&entry->plan);
-    sumi_free(w->heap, entry);
+    sumi_free(w->heap, memory);
     return fits;
 }
 
 #define HINT_BYTES 80
 
-// Writes how many references of a refused job would fit. "": it has none, it does not fit without them either, or the
+// Writes how many references of a refused job, or of a prompt that is encoded, would fit. "": it has none, it does not fit without them either, or the
 // model needs more than those that fit.
 static void write_reference_hint(const writing* w, const sumi_plan_entry* refused, char hint[HINT_BYTES])
 {
     const int32_t count = w->request.pipeline.reference_count;
     hint[0] = '\0';
-    if (count == 0 || w->request.pipeline.goal != SUMI_GOAL_IMAGES || !fits_with_references(w, refused, 0)) return;
+    if (count == 0 || w->request.pipeline.goal == SUMI_GOAL_ENCODE || !fits_with_references(w, refused, 0)) return;
     int32_t most = 0, too_many = count; // halves the range between: a plan takes about a millisecond
     while (too_many - most > 1) {
         const int32_t middle = (most + too_many) / 2;

@@ -199,6 +199,33 @@ int32_t sumi_pipeline_shared_features(const sumi_network* network, const sumi_pi
     return first->reference_row[last] + first->reference_rows[last];
 }
 
+void sumi_pipeline_keep_references(const sumi_network* network, sumi_pipeline_request* request, int32_t count,
+                                   sumi_pipeline_prompt* prompts)
+{
+    SUMI_ASSERT(count >= 0 && count <= request->reference_count);
+    const bool are_read = network->info.prompts_read_references && network->vision != NULL;
+    const int32_t cell = are_read ? network->recipe->vision->properties(network->vision).cell : 1;
+    for (int32_t p = 0; p < request->prompt_count; p++) {
+        prompts[p] = request->prompts[p];
+        for (int32_t i = count; i < request->reference_count; i++) {
+            const sumi_pipeline_reference* reference = &request->references[i];
+            if (prompts[p].has_features) prompts[p].token_count[0] -= prompts[p].reference_rows[i];
+            else if (are_read)
+                prompts[p].token_count[0] -= reference->vision_height / cell * (reference->vision_width / cell);
+            prompts[p].reference_row[i] = prompts[p].reference_rows[i] = 0;
+        }
+        SUMI_ASSERT(prompts[p].token_count[0] > 0);
+    }
+    request->prompts = prompts;
+    request->reference_count = count;
+    // What all begin with is now shorter, and is still the same in all.
+    for (int32_t e = 0; e < network->info.text_encoder_count; e++) {
+        if (request->shared_tokens[e] > 0) request->shared_tokens[e] = sumi_pipeline_shared(network, request, e);
+    }
+    if (request->shared_feature_rows > 0)
+        request->shared_feature_rows = sumi_pipeline_shared_features(network, request);
+}
+
 // The rows of a prompt's features at which a reference stands. The request has passed its checks.
 static sumi_span reference_span(const sumi_network* network, const sumi_pipeline_request* r, int32_t prompt,
                                 int32_t reference)

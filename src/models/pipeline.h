@@ -176,6 +176,12 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
 // end of the last reference. It depends only on numbers of rows. 0: sharing saves nothing, or not all prompts are given.
 int32_t sumi_pipeline_shared_features(const sumi_network* network, const sumi_pipeline_request* request);
 
+// Leaves the first `count` references of a request, as if its prompts had been read without the others: `prompts`, which
+// has room for all, becomes its list. A few tokens that the template has around each picture stay, and so do the rows of
+// given features of a model that does not say where references stand: the plan is then larger than that of such a job.
+void sumi_pipeline_keep_references(const sumi_network* network, sumi_pipeline_request* request, int32_t count,
+                                   sumi_pipeline_prompt* prompts);
+
 // How much of the distance of two whole evaluations a reused one extrapolates at most (sumi_extrapolation).
 float sumi_pipeline_most_ahead(bool guides);
 
