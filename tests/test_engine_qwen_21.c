@@ -183,6 +183,14 @@ TEST(the_last_reference_gives_the_size)
     desc.reference_count = 1;
     CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
     CHECK(size.width == 64 && size.height == 64);
+    // With the released area a long one is refused with its own size, before the vision tower looks at it.
+    sumi_recipe large = *model->network->recipe;
+    large.references.autoencoder_area = 1024 * 1024;
+    model->network->recipe = &large;
+    const sumi_pixels narrow = {s_wide, 1600, 3, 0, 1};
+    desc.width = desc.height = SIDE;
+    desc.references = &narrow;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "an image of 1600 x 3 pixels would be resized to 23648 x 32 for");
     close_engine(engine);
 }
 

@@ -772,6 +772,16 @@ static sumi_result fit_reference(const sumi_network* network, sumi_picture_size 
     return SUMI_OK;
 }
 
+static sumi_result check_longest(sumi_picture_size picture, sumi_picture_size resized, int32_t max_side,
+                                 sumi_error* error)
+{
+    if (resized.width <= max_side && resized.height <= max_side) return SUMI_OK;
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                     "an image of %d x %d pixels would be resized to %d x %d for the network, and %d is the most along "
+                     "a side: give one that is closer to a square",
+                     (int)picture.width, (int)picture.height, (int)resized.width, (int)resized.height, (int)max_side);
+}
+
 sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
                                          sumi_reference_sizes* out_sizes, sumi_error* error)
 {
@@ -779,6 +789,7 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     const int32_t max_side = network->info.max_side;
     sumi_reference_sizes sizes = {.tokens = 0};
     SUMI_TRY(fit_reference(network, picture, &sizes, error));
+    SUMI_TRY(check_longest(picture, sizes.autoencoder, max_side, error)); // the sentence has the caller's own size
     if (network->vision != NULL) {
         const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
         const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
@@ -787,17 +798,10 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
         else SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
         SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
     }
-    const sumi_picture_size *read = &sizes.autoencoder, *seen = &sizes.vision;
-    if (read->width > max_side || read->height > max_side || seen->width > max_side || seen->height > max_side) {
-        return sumi_fail(
-            error, SUMI_INVALID_ARGUMENT,
-            "an image of %d x %d pixels would be resized to %d x %d for the network, and %d is the most along a side: "
-            "give one that is closer to a square",
-            (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)max_side);
-    }
+    SUMI_TRY(check_longest(picture, sizes.vision, max_side, error));
     if (network->vision != NULL) {
         const int32_t cell = network->recipe->vision->properties(network->vision).cell;
-        sizes.tokens = (seen->width / cell) * (seen->height / cell);
+        sizes.tokens = (sizes.vision.width / cell) * (sizes.vision.height / cell);
     }
     *out_sizes = sizes;
     return SUMI_OK;
