@@ -1061,9 +1061,9 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 // in e4m3 (FlashAttention-3, Shah et al. 2024, without its rotation of q and k), v less a mean of each of its channels
 // (SageAttention2, Zhang et al. 2024), for heads of 96 or 128 channels, which all supported transformers have. All other
 // GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in bfloat16, for heads of 64, 96 or
-// 128 channels. Keys that are computed once for all steps (of prompts of Qwen-Image-2.1, of references of FLUX.2 [klein]
-// 9B-kv) are in e4m3 too on 9.0; on all other GPUs attention that reads them is in bfloat16. At Z-Image's size the error
-// of a prediction is 1.2 times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes
+// 128 channels. Keys that are computed once for all steps (of text and references, by models that keep them) are in e4m3
+// too on 9.0; on all other GPUs attention that reads them is in bfloat16. At Z-Image's size the error of a prediction is
+// 1.2 times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes
 // 0.94 of the time that it takes with BF16 attention.
 
 // ---- Encoded prompts ------------------------------------------------------------------------------------------------

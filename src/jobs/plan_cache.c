@@ -169,8 +169,8 @@ static bool fits_with_references(const writing* w, const sumi_plan_entry* refuse
 
 #define HINT_BYTES 80
 
-// Writes how many references of a refused job, or of a prompt that is encoded, would fit. "": it has none, it does not fit without them either, or the
-// model needs more than those that fit.
+// Writes how many references of a refused job, or of a prompt that is encoded, would fit. "": it has none, it does not
+// fit without them either, or the model needs more than those that fit.
 static void write_reference_hint(const writing* w, const sumi_plan_entry* refused, char hint[HINT_BYTES])
 {
     const int32_t count = w->request.pipeline.reference_count;
