@@ -827,6 +827,30 @@ TEST(damaged_images_are_refused)
     }
 }
 
+// The fake driver knows what it has read before by its text: both are read, and both are known the second time.
+TEST(an_image_is_told_from_another_one_of_its_size)
+{
+    static const char* const s_names[] = {"sumi_one", "sumi_two"};
+    static const char s_text[] = PTX("");
+    char other[sizeof s_text];
+    memcpy(other, s_text, sizeof other);
+    memcpy(strstr(other, s_names[0]), s_names[1], strlen(s_names[1]));
+    unsigned char packed[2][1024];
+    sumi_cuda_image images[2] = {pack(s_text, packed[0], sizeof packed[0]), pack(other, packed[1], sizeof packed[1])};
+    images[1].kernels = &s_names[1];
+    for (int i = 0; i < 4; i++) {
+        fake_reset();
+        fixture f;
+        begin(&f, NULL);
+        sumi_cuda_modules* modules = NULL;
+        CUfunction function = NULL;
+        CHECK_NUMBER(load_all(&f, &images[i % 2], 1, &modules), SUMI_OK);
+        CHECK_NUMBER(sumi_cuda_kernel(modules, s_names[i % 2], 0, &function, &f.error), SUMI_OK);
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+}
+
 TEST(text_is_the_fallback_for_machine_code)
 {
     unsigned char packed[1024], packed_code[256], code[64] = {127, 'E', 'L', 'F'};
@@ -999,6 +1023,7 @@ int main(int argc, char** argv)
     RUN(kernels_load_where_their_ptx_version_is_known);
     RUN(allocating_and_loading_leave_a_hosts_capture_alone);
     RUN(damaged_images_are_refused);
+    RUN(an_image_is_told_from_another_one_of_its_size);
     RUN(text_is_the_fallback_for_machine_code);
     RUN(a_failed_step_can_be_tried_again);
     RUN(kernels_get_the_shared_memory_they_ask_for);

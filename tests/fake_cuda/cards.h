@@ -4,7 +4,6 @@
 #define SUMI_FAKE_CARDS_H
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 // KiB of shared memory of a multiprocessor; a block may have all but one, after opting in. From the CUDA programming
@@ -40,11 +39,14 @@ static inline image_target read_image_target(const void* image)
         target.capability = (int)(bytes[8] >= 8 ? flags >> 8 & 0xFF : flags & 0xFF);
         return target;
     }
-    const char* text = strstr((const char*)image, ".target sm_");
-    if (text == NULL) return target;
-    char* end;
-    target.capability = (int)strtol(text + strlen(".target sm_"), &end, 10);
-    target.is_exact = *end == 'a';
+    // It stands in the first lines of megabytes, all of which strstr and strtol measure under the address sanitizer.
+    static const char s_key[] = ".target sm_";
+    const char* text = (const char*)image;
+    while (*text != 0 && strncmp(text, s_key, sizeof s_key - 1) != 0) text++;
+    if (*text == 0) return target;
+    for (text += sizeof s_key - 1; *text >= '0' && *text <= '9'; text++)
+        target.capability = 10 * target.capability + (*text - '0');
+    target.is_exact = *text == 'a';
     return target;
 }
 

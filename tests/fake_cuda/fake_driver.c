@@ -322,8 +322,6 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
         return leave(CUDA_ERROR_NO_BINARY_FOR_GPU);
     fake_module* module = fake_make(sizeof *module, FAKE_MODULE);
     if (!target.is_binary && !fake_read_ptx(module, image, fake.newest_ptx)) {
-        for (int i = 0; i < module->function_count; i++) free(module->functions[i]);
-        free(module->functions);
         fake_unmake(module);
         const bool is_text = strstr(image, ".version ") != NULL;
         say_jit_error(count, options, values,
