@@ -609,9 +609,8 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
     const uint64_t limit = byte_limit();
     if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes))
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    unsigned char* memory = fake_system_allocate(kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes);
+    unsigned char* memory = fake_system_allocate(kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes, fake.fill_byte);
     if (memory == NULL) return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    memset(memory, fake.fill_byte, bytes);
     fake_make_block(kind, memory, bytes);
     fake.block_bytes += bytes;
     if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes += bytes;

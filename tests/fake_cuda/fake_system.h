@@ -10,9 +10,10 @@ void fake_system_unlock(void);
 uint64_t fake_system_now_ns(void); // monotonic
 void fake_system_sleep_ns(uint64_t ns);
 
-// Memory that is aligned to `alignment`, a power of two of at most 4096. NULL: there is no more.
-void* fake_system_allocate(size_t alignment, size_t bytes);
-void fake_system_release(void* memory, size_t bytes); // accepts NULL
+// Memory that is aligned to `alignment`, a power of two of at most 4096, with `fill` in each byte. NULL: there is no
+// more.
+void* fake_system_allocate(size_t alignment, size_t bytes, int fill);
+void fake_system_release(void* memory, size_t bytes); // all of it; accepts NULL
 
 // A file without a name, by which shared memory and semaphores are known, and further descriptors of it. Windows has
 // none: the calls abort there.
