@@ -109,9 +109,9 @@
 //             frees nothing. Create engines after the fork.
 // Descs       A desc is a struct of parameters. Get each one from its ..._defaults() function, which also sets its
 //             cookie. A desc from elsewhere is refused with SUMI_DESC_NOT_INITIALIZED. A call copies everything that
-//             its desc points to, encoded prompts included, so you may free it when the call returns. Exceptions:
-//             models, adapters, nets and externals are not copied; releasing one cancels the jobs that use it.
-//             sumi_target says how long the memory that it names must live. In sumi_engine_desc, the context, the
+//             its desc points to, and a job keeps its encoded prompts, so you may free all of it when the call returns.
+//             Exceptions: models, adapters, nets and externals are not copied; releasing one cancels the jobs that use
+//             it. sumi_target says how long the memory that it names must live. In sumi_engine_desc, the context, the
 //             stream and what a user_data points to must live as long as the engine.
 // Failure     Every failure is a sumi_result. sumi_result_text() returns a sentence that says what to do. Details
 //             (file, tensor, value) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure
@@ -1115,7 +1115,10 @@ typedef struct sumi_prompt_info {
     // if there were none. Valid while the prompt lives. It is for people to read: sumi does not compare it.
     const char* adapters;
 } sumi_prompt_info;
-// Returns the features of every text encoder, the number of references and the adapters; all zero for NULL.
+// Returns the features of every text encoder, the number of references and the adapters; all zero for NULL. A prompt
+// takes 4 bytes for each value of its features. On a GPU it takes 6, because jobs read them in bfloat16: features that
+// were encoded there become float32 at the first call, and float32 becomes bfloat16 when the first job is submitted with
+// it.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
 // Writes a prompt as bytes, for a game to ship: the features of every text encoder, the references and the names of
 // the adapters, in safetensors format, portable between machines. Returns the number of bytes needed, and writes
@@ -1143,7 +1146,7 @@ SUMI_API size_t sumi_prompt_save_as(const sumi_prompt* prompt, sumi_prompt_forma
 // references than the model takes; SUMI_INVALID_ARGUMENT, SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
 // Frees a prompt; the engine keeps the memory of one freed prompt for the next one. Jobs that were submitted with the
-// prompt have their own copy. Accepts NULL.
+// prompt share its memory, which is freed when the last of them is fetched or discarded. Accepts NULL.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------

@@ -586,7 +586,7 @@ TEST(a_saved_prompt_gives_the_same_image)
     item.prompt = loaded;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    sumi_prompt_release(loaded); // the job has its copy
+    sumi_prompt_release(loaded); // the job keeps it
     sumi_job_wait(engine, job, SUMI_FOREVER);
     sumi_image image;
     CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);

@@ -8,6 +8,7 @@
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
 #include "jobs/engine_state.h"
+#include "jobs/prompt.h"
 #include "synthetic.h"
 #include "text_adapter.h"
 #include <math.h>
@@ -736,6 +737,99 @@ static sumi_result encode_long(sumi_engine* engine, sumi_model* model, bool in_f
     return sumi_fetch_prompt(engine, job, out_prompt);
 }
 
+enum { FORMATS = 3 };
+
+// The bytes of a prompt in every format, one after the other. The caller frees them.
+static unsigned char* save_all(const sumi_prompt* prompt, size_t* out_bytes)
+{
+    unsigned char* all = NULL;
+    *out_bytes = 0;
+    for (int f = 0; f < FORMATS; f++) {
+        const size_t bytes = sumi_prompt_save_as(prompt, (sumi_prompt_format)f, NULL, 0);
+        all = realloc(all, *out_bytes + bytes);
+        CHECK_NUMBER(sumi_prompt_save_as(prompt, (sumi_prompt_format)f, all + *out_bytes, bytes), bytes);
+        *out_bytes += bytes;
+    }
+    return all;
+}
+
+static void check_saved(const sumi_prompt* prompt, const unsigned char* want, size_t want_bytes)
+{
+    size_t bytes;
+    unsigned char* saved = save_all(prompt, &bytes);
+    CHECK(bytes == want_bytes && memcmp(saved, want, bytes) == 0);
+    free(saved);
+}
+
+// A prompt has its features as they came, and other forms of them when somebody asks: a job, or the host program. None
+// of that changes a byte of what is saved, which is the same as on the CPU. Jobs share one of the forms.
+TEST(a_prompt_gives_its_features_in_every_form)
+{
+    static const char* const s_names[FORMATS + 1] = {"1", "2_bf16", "2_int8", "large"};
+    fake_reset();
+    sumi_model *model = NULL, *cpu_model = NULL;
+    sumi_engine* cpu = fresh_engine_with(100, &cpu_model); // closed first, because both count in s_host
+    if (cpu == NULL) return;
+    unsigned char *files[FORMATS + 1] = {NULL}, *want[FORMATS + 1] = {NULL};
+    size_t file_bytes[FORMATS + 1] = {0}, want_bytes[FORMATS + 1] = {0};
+    for (int f = 0; f <= FORMATS; f++) {
+        char path[128];
+        snprintf(path, sizeof path, "tests/golden/z-image/prompts/red_fox_0_%s.safetensors", s_names[f % FORMATS]);
+        FILE* file = fopen(path, "rb");
+        files[f] = calloc(1, 1 << 16);
+        file_bytes[f] = file != NULL ? fread(files[f], 1, 1 << 16, file) : 0;
+        if (file != NULL) fclose(file);
+        CHECK(file_bytes[f] > 4);
+        // The largest float32, which jobs round to infinity: saved in bfloat16 it is the largest finite value.
+        if (f == FORMATS) memcpy(files[f] + file_bytes[f] - 4, "\xff\xff\x7f\x7f", 4);
+        sumi_prompt* prompt = NULL;
+        CHECK_NUMBER(sumi_prompt_load(cpu_model, files[f], file_bytes[f], &prompt), SUMI_OK);
+        want[f] = save_all(prompt, &want_bytes[f]);
+        sumi_prompt_release(prompt);
+    }
+    close_engine(cpu);
+    sumi_engine* engine = cuda_engine(100, &model);
+    if (engine == NULL) return;
+    for (int f = 0; f <= FORMATS; f++) {
+        for (int order = 0; order < (f == SUMI_PROMPT_F32 ? 2 : 1); order++) {
+            sumi_prompt* prompt = NULL;
+            CHECK_NUMBER(sumi_prompt_load(model, files[f], file_bytes[f], &prompt), SUMI_OK);
+            CHECK(prompt != NULL && prompt->has_halves == (f == SUMI_PROMPT_BF16));
+            if (prompt == NULL) return;
+            if (order == 1) check_saved(prompt, want[f], want_bytes[f]);
+            const sumi_image_item item = {.prompt = prompt, .seed = 3};
+            sumi_image_desc desc = quick_image(model);
+            desc.items = &item;
+            desc.step_count = 1;
+            sumi_job jobs[2];
+            for (int i = 0; i < 2; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+            CHECK(prompt->has_halves && prompt->user_count == 3);
+            int32_t found = 0;
+            for (int32_t s = 0; s < engine->jobs.slot_count; s++) {
+                const sumi_job_slot* slot = &engine->jobs.slots[s];
+                if (slot->id == 0) continue;
+                found += slot->u.plan_job.request.prompts[0].features[0] == prompt->halves[0];
+                CHECK(slot->input.bytes < sumi_prompt_value_count(prompt, 0)); // nothing was copied
+            }
+            CHECK_NUMBER(found, 2);
+            check_saved(prompt, want[f], want_bytes[f]);
+            const sumi_prompt_encoder info = sumi_prompt_get_info(prompt).encoders[0];
+            CHECK(prompt->has_features && info.features == prompt->features[0]);
+            size_t wrong = 0;
+            for (size_t i = 0; i < sumi_prompt_value_count(prompt, 0); i++)
+                wrong += prompt->halves[0][i] != sumi_float_to_bf16(info.features[i]);
+            CHECK_NUMBER(wrong, 0);
+            sumi_prompt_release(prompt);
+            for (int i = 0; i < 2; i++) CHECK_NUMBER(run_to_end(engine, jobs[i]), SUMI_OK);
+            CHECK(engine->prompts == prompt); // of the jobs
+            for (int i = 0; i < 2; i++) sumi_job_discard(engine, jobs[i]);
+            CHECK(engine->prompts == NULL);
+        }
+    }
+    for (int f = 0; f <= FORMATS; f++) free(files[f]), free(want[f]);
+    close_cuda(engine);
+}
+
 // Kernels do nothing here, so features are the bytes of the arena.
 TEST(features_that_workers_share_are_in_their_places)
 {
@@ -756,6 +850,9 @@ TEST(features_that_workers_share_are_in_their_places)
             (void)fill_arena(engine, shift);
             CHECK_NUMBER(encode_long(engine, model, in_frames, &prompt), SUMI_OK);
             if (prompt == NULL) return;
+            size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+            unsigned char* saved = malloc(bytes);
+            CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
             const sumi_prompt_info info = sumi_prompt_get_info(prompt);
             const float* features = info.encoders[0].features;
             const size_t count = (size_t)info.encoders[0].token_count * (size_t)info.encoders[0].width;
@@ -764,6 +861,9 @@ TEST(features_that_workers_share_are_in_their_places)
             size_t wrong = 0;
             for (size_t i = 1; i < count && shift == 0; i++) wrong += half_of(features[i]) != ((first + i) & 0x3fff);
             CHECK_NUMBER(wrong, 0);
+            // They were saved before there were floats of them.
+            CHECK(memcmp(saved + bytes - count * sizeof *features, features, count * sizeof *features) == 0);
+            free(saved);
             sumi_prompt_release(prompt);
         }
         fill_arena(engine, 0)[first + BAD] = 0x7f80;
@@ -798,6 +898,7 @@ int main(int argc, char** argv)
         RUN(the_hosts_context_stays_current_through_every_call);
     }
     RUN(draws_and_leaves_nothing);
+    RUN(a_prompt_gives_its_features_in_every_form);
     RUN(features_that_workers_share_are_in_their_places);
     RUN(the_image_is_the_same_at_any_pace);
     RUN(a_host_that_captures_is_not_disturbed);

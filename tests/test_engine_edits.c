@@ -301,7 +301,7 @@ TEST(an_encoded_prompt_keeps_its_references)
         CHECK(memcmp(saved, again, bytes) == 0);
         const sumi_image_item shipped = {.prompt = loaded, .negative_prompt = negative, .seed = 7};
         desc.items = &shipped;
-        // the job has its own copy
+        // the job keeps it
         sumi_job job;
         sumi_size size;
         CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);

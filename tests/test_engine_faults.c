@@ -1,6 +1,7 @@
 // Things that go wrong at every possible moment: the n-th allocation fails, the job is cancelled after the n-th slice.
 // Nothing may crash, hang or leak, and what is there afterwards must work.
 #include "engine_fixture.h"
+#include "jobs/prompt.h"
 #include "text_adapter.h"
 
 // ---- Every allocation -----------------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     sumi_lora_release(text_lora);
     sumi_lora_release(lora);
     sumi_prompt_release(prompt);
+    CHECK(loaded == NULL || loaded->user_count == 1); // whatever failed, no job or query uses it any more
 }
 
 // Fails allocation n of the whole life of an engine; false when there were fewer.

@@ -1,4 +1,5 @@
 // Jobs that are paused: queued ones, and running ones at every moment, while others run in between.
+#include "jobs/engine_state.h"
 #include "pause_fixture.h"
 
 TEST(a_queued_job_is_passed_over)
@@ -187,6 +188,49 @@ static sumi_job submit_encoded(sumi_engine* engine, sumi_model* model, const sum
     return job;
 }
 
+// Releases a prompt while its job is queued, running or paused. A prompt that is loaded afterwards has the memory of
+// one that nobody uses any more.
+TEST(a_prompt_is_released_before_its_job_has_ended)
+{
+    OPEN_WITH(100, engine, model);
+    sumi_prompt* const prompts[2] = {encode_prompt(engine, model, "a lighthouse at dusk"),
+                                     encode_prompt(engine, model, "a red fox in the snow")};
+    static unsigned char s_saved[2][64 * 1024];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) bytes[i] = sumi_prompt_save(prompts[i], s_saved[i], sizeof s_saved[i]);
+    sumi_image_item item = {.prompt = prompts[0], .seed = 7};
+    sumi_image_desc desc = small_image(model, &item);
+    const uint64_t want = draw_hash(engine, &desc);
+    const int updates = count_updates(engine, &desc, want);
+    sumi_prompt_release(prompts[0]), sumi_prompt_release(prompts[1]);
+    for (int run = 0; run < 12; run++) {
+        sumi_prompt *prompt = NULL, *other = NULL;
+        sumi_job job;
+        CHECK_NUMBER(sumi_prompt_load(model, s_saved[0], bytes[0], &prompt), SUMI_OK);
+        item.prompt = prompt;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        const bool pauses = run % 2 == 1;
+        for (int i = 0; i < updates * (run / 2) / 6; i++) sumi_engine_update(engine, 1);
+        if (pauses) CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+        for (int i = 0; i < updates && pauses && !sumi_job_poll(engine, job).paused; i++) sumi_engine_update(engine, 1);
+        const sumi_job_status status = sumi_job_poll(engine, job);
+        CHECK(status.state < SUMI_JOB_DONE && status.paused == pauses);
+        sumi_prompt_release(prompt);
+        CHECK_NUMBER(sumi_prompt_load(model, s_saved[1], bytes[1], &other), SUMI_OK);
+        CHECK(other != prompt);
+        if (run == 11) { // whoever gives a job up frees the prompt too
+            give_up(engine, job, true);
+        } else {
+            if (pauses) CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+            CHECK(hash_now(engine, job, &desc) == want);
+        }
+        sumi_prompt_release(other);
+    }
+    CHECK(engine->prompts == NULL);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
 static void check_refusal(sumi_engine* engine, sumi_result result, const char* words)
 {
     char text[512];
@@ -334,6 +378,7 @@ int main(int argc, char** argv)
     RUN(a_job_may_be_paused_again_and_again);
     RUN(a_paused_job_tells_the_latents_of_its_step);
     RUN(prompts_and_encodings_begin_anew_and_loads_go_on);
+    RUN(a_prompt_is_released_before_its_job_has_ended);
     RUN(a_running_job_that_has_done_nothing_goes_back);
     RUN(the_queue_can_be_changed_where_a_job_ends);
     RUN(a_refusal_has_a_sentence_of_its_own);

@@ -596,6 +596,51 @@ TEST(places_change_beside_the_pump_thread)
     close_engine(engine);
 }
 
+// The pump's thread reads prompts that the host program has released, while the host program loads others into memory
+// that nobody uses any more. Calls of one thread change what a prompt has in other forms, beside jobs that read it.
+TEST(prompts_are_released_beside_the_pump_thread)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_prompt* const prompts[2] = {encode_prompt(engine, model, "an owl"), encode_prompt(engine, model, "a fox")};
+    static unsigned char s_saved[2][64 * 1024];
+    size_t bytes[2];
+    uint64_t want[2];
+    sumi_image_item item = {.seed = 7};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.width = desc.height = 16;
+    for (int i = 0; i < 2; i++) {
+        bytes[i] = sumi_prompt_save(prompts[i], s_saved[i], sizeof s_saved[i]);
+        item.prompt = prompts[i];
+        want[i] = draw_hash(engine, &desc);
+        sumi_prompt_release(prompts[i]);
+    }
+    CHECK(want[0] != want[1]);
+    for (int round = 0; round < 4; round++) {
+        sumi_job jobs[4];
+        for (int i = 0; i < 4; i++) {
+            sumi_prompt* prompt = NULL;
+            CHECK_NUMBER(sumi_prompt_load(model, s_saved[i % 2], bytes[i % 2], &prompt), SUMI_OK);
+            item.prompt = prompt;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+            CHECK(sumi_prompt_get_info(prompt).encoders[0].features != NULL);
+            if (round % 2 == 0) system_sleep_us((unsigned)round * 200);
+            sumi_prompt_release(prompt);
+        }
+        for (int i = 0; i < 4; i++) {
+            CHECK_NUMBER(sumi_job_wait(engine, jobs[i], SUMI_FOREVER), SUMI_OK);
+            CHECK(fetch_hash(engine, jobs[i], &desc) == want[i % 2]);
+        }
+    }
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -612,5 +657,6 @@ int main(int argc, char** argv)
     RUN(pauses_beside_the_pump_thread);
     RUN(one_thread_on_a_machine_of_several_processors_is_told);
     RUN(places_change_beside_the_pump_thread);
+    RUN(prompts_are_released_beside_the_pump_thread);
     TEST_END();
 }

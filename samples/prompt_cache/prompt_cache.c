@@ -76,7 +76,7 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     sumi_job job;
     sumi_image image;
     sumi_result result = sumi_submit_images(engine, &desc, &job);
-    sumi_prompt_release(prompt); // the job has its copy
+    sumi_prompt_release(prompt); // the job keeps what it needs
     // [end]
     if (result == SUMI_OK) sumi_job_wait(engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);

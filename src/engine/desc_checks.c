@@ -199,7 +199,7 @@ sumi_result sumi_references_check_prompt(const sumi_model* model, const sumi_ref
 sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references)
 {
     sumi_references copy = *references;
-    for (int32_t i = 0; i < copy.count; i++)
+    for (int32_t i = 0; i < copy.count && !copy.are_of_prompt; i++)
         copy.list[i].source = sumi_pixels_copy(packer, &references->list[i].source);
     return copy;
 }

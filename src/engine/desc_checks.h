@@ -41,6 +41,7 @@ void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_r
 sumi_result sumi_references_check_prompt(const sumi_model* model, const sumi_references* references,
                                          const sumi_prompt* prompt, const char* member, sumi_error* error);
 
-// Copies the references with their pixels into a packer.
+// Copies the references with their pixels into a packer. Those of a prompt keep pointing into it: the job is one of its
+// users.
 sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references);
 #endif

@@ -245,7 +245,6 @@ void sumi_engine_destroy(sumi_engine* engine)
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
         while (engine->controls != NULL) sumi_control_free(engine->controls);
         sumi_externals_close(engine);
-        while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
         sumi_prompts_close(engine);
         while (engine->models != NULL) sumi_model_free(engine->models);
         sumi_pictures_close(engine);

@@ -461,7 +461,10 @@ static int32_t add_prompt(sumi_job_request* request, const char* text, const sum
         if (source != NULL ? listed->source == source : listed->source == NULL && strcmp(listed->text, text) == 0)
             return i;
     }
-    request->prompts[request->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = source};
+    // The prompt is const for the host program. That the job is one of its users is not part of that.
+    sumi_prompt* shared = (sumi_prompt*)source;
+    if (shared != NULL) sumi_prompt_share(shared);
+    request->prompts[request->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = shared};
     return request->prompt_count++;
 }
 
@@ -484,26 +487,16 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_job_request* reque
     }
 }
 
-// Packs features as the runner has activations, so that they are converted once and half of their bytes are kept where
-// these are bfloat16.
-static const void* pack_features(sumi_packer* packer, const sumi_runner* runner, const float* features, uint64_t count)
-{
-    if (runner->functions->element_bytes(runner, SUMI_ELEMENT_ACTIVATION) == sizeof(float))
-        return sumi_pack(packer, features, count * sizeof(float));
-    uint16_t* packed = sumi_pack(packer, NULL, count * sizeof *packed);
-    if (packed != NULL) sumi_floats_to_bf16(features, packed, (size_t)count);
-    return packed;
-}
-
-// Packs copies of all arrays of the desc (buffers.h). The measuring pass leaves the pointers to the texts of the host
-// program in place; the second pass replaces them by the copies.
+// Packs copies of all arrays of the desc (buffers.h), except those of encoded prompts, which the job shares. The
+// measuring pass leaves the pointers to the texts of the host program in place; the second pass replaces them by the
+// copies.
 static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const sumi_references* references,
                        sumi_job_request* request)
 {
     const bool copies = packer->base != NULL;
     for (int32_t i = 0; i < request->prompt_count; i++) {
         sumi_job_prompt* prompt = &request->prompts[i];
-        const sumi_prompt* source = prompt->source;
+        sumi_prompt* source = prompt->source;
         if (source == NULL) {
             prompt->text_bytes = strlen(prompt->text);
             const char* text = sumi_pack(packer, prompt->text, prompt->text_bytes + 1);
@@ -516,8 +509,7 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
         }
         for (int32_t e = 0; e < source->encoder_count; e++) {
             prompt->token_count[e] = source->token_count[e];
-            prompt->features[e] = pack_features(packer, desc->model->engine->runner, source->features[e],
-                                                (uint64_t)source->token_count[e] * (uint64_t)source->width[e]);
+            prompt->features[e] = sumi_prompt_elements(source, e);
         }
     }
     const uint64_t latent_bytes = (uint64_t)request->latent_channels * (uint64_t)request->latent_height

@@ -18,7 +18,8 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
 // Logs a warning if a desc that passed the checks has members without effect: negative prompts while guidance is off.
 void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc);
 // Fills a zeroed request from a desc that passed the checks. The arrays are copied into the blocks `lists` and `input`,
-// which the caller owns and which must outlive the job. Fails with SUMI_OUT_OF_HOST_MEMORY.
+// which the caller owns and which must outlive the job. Encoded prompts are shared: also after a failure
+// (SUMI_OUT_OF_HOST_MEMORY) the caller ends with sumi_plan_job_free_prompts.
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
                                  sumi_job_request* request, sumi_error* error);
 #endif

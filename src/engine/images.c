@@ -106,6 +106,7 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc
     sumi_result result = query_memory(engine, &resolved_desc, query, out, error);
     // If no form of the plan fits the memory limit, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
+    sumi_plan_job_free_prompts(&query->job);
     sumi_plan_entry_close(&query->heap, &query->entry);
     sumi_workspace_close(&query->workspace);
     sumi_block_free(&query->heap, &query->lists);

@@ -27,6 +27,13 @@
 #define FORMAT_VERSION_SMALLER "2" // features in other types
 #define MAX_TOKENS 65536
 
+// The prompt is const for the host program. That its features are converted when they are first asked for is not part
+// of that.
+static const float* features_of(const sumi_prompt* prompt, int32_t encoder)
+{
+    return sumi_prompt_floats((sumi_prompt*)prompt, encoder);
+}
+
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 {
     sumi_prompt_info info = {.encoder_count = 0};
@@ -35,7 +42,7 @@ sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
     info.encoder_count = prompt->encoder_count;
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         info.encoders[e] = (sumi_prompt_encoder){
-            .token_count = prompt->token_count[e], .width = prompt->width[e], .features = prompt->features[e]};
+            .token_count = prompt->token_count[e], .width = prompt->width[e], .features = features_of(prompt, e)};
     }
     info.reference_count = prompt->reference_count;
     info.adapters = prompt->adapters;
@@ -77,7 +84,9 @@ static void add_features(saved_tensors* saved, const sumi_prompt* prompt, int32_
                            : format == SUMI_PROMPT_BF16 ? SUMI_DTYPE_BF16
                                                         : SUMI_DTYPE_I8;
     sumi_tensor* tensor = add_tensor(saved, s_tensor_names[encoder], dtype, rows, cols);
-    if (format == SUMI_PROMPT_F32) tensor->data = prompt->features[encoder];
+    if (format == SUMI_PROMPT_F32 && prompt->has_features) tensor->data = prompt->features[encoder];
+    // What a job's features were rounded to may be infinite, so halves of features are not saved.
+    if (format == SUMI_PROMPT_BF16 && !prompt->has_features) tensor->data = prompt->halves[encoder];
     if (format != SUMI_PROMPT_INT8) return;
     add_tensor(saved, s_row_scale_names[encoder], SUMI_DTYPE_BF16, rows, (int64_t)sumi_int8_groups((size_t)cols));
     add_tensor(saved, s_column_scale_names[encoder], SUMI_DTYPE_BF16, 1, cols);
@@ -119,20 +128,31 @@ static void convert_to_bf16(const float* from, size_t count, unsigned char* into
     }
 }
 
-// Writes the features of all encoders to `at`, where the first of the tensors begins.
+static void convert_to_floats(const uint16_t* from, size_t count, unsigned char* into)
+{
+    float values[2048]; // `into` may have any alignment
+    for (size_t done = 0, piece; done < count; done += piece) {
+        piece = count - done < sizeof values / sizeof *values ? count - done : sizeof values / sizeof *values;
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, from + done, values, piece);
+        memcpy(into + done * sizeof *values, values, piece * sizeof *values);
+    }
+}
+
+// Writes the features of all encoders that are converted to `at`, where the first of the tensors begins.
 static void convert_features(const sumi_prompt* prompt, const saved_tensors* saved, unsigned char* at)
 {
     const sumi_tensor* tensor = saved->tensors;
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         const size_t rows = (size_t)prompt->token_count[e], cols = (size_t)prompt->width[e];
-        if (tensor->dtype == SUMI_DTYPE_BF16) {
-            convert_to_bf16(prompt->features[e], rows * cols, at);
+        if (tensor->dtype != SUMI_DTYPE_I8) {
+            if (tensor->data == NULL && tensor->dtype == SUMI_DTYPE_BF16)
+                convert_to_bf16(prompt->features[e], rows * cols, at);
+            else if (tensor->data == NULL) convert_to_floats(prompt->halves[e], rows * cols, at);
             at += tensor++->bytes;
             continue;
         }
-        SUMI_ASSERT(tensor->dtype == SUMI_DTYPE_I8);
         unsigned char *row_scales = at + tensor[0].bytes, *column_scales = row_scales + tensor[1].bytes;
-        sumi_rows_to_int8(prompt->features[e], &(sumi_int8_rows){rows, cols, at, row_scales, column_scales});
+        sumi_rows_to_int8(features_of(prompt, e), &(sumi_int8_rows){rows, cols, at, row_scales, column_scales});
         at = column_scales + tensor[2].bytes;
         tensor += 3;
     }
@@ -170,8 +190,7 @@ size_t sumi_prompt_save_as(const sumi_prompt* prompt, sumi_prompt_format format,
     if (into == NULL) capacity = 0;
     const uint64_t bytes = sumi_safetensors_write(saved.tensors, saved.count, metadata, metadata_count, into, capacity);
     if (bytes > SIZE_MAX) return 0;
-    if (bytes <= capacity && format != SUMI_PROMPT_F32)
-        convert_features(prompt, &saved, (unsigned char*)into + (bytes - data_bytes));
+    if (bytes <= capacity) convert_features(prompt, &saved, (unsigned char*)into + (bytes - data_bytes));
     return (size_t)bytes;
 }
 
@@ -367,6 +386,18 @@ static size_t first_not_finite(const float* values, size_t count)
     return first;
 }
 
+// Copies features in bfloat16. Returns the index of the first value that is NaN or infinite, or the number of values.
+static size_t read_saved_halves(const sumi_tensor_set* set, int32_t encoder, uint16_t* into)
+{
+    const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[encoder]);
+    const size_t count = (size_t)tensor->shape[0] * (size_t)tensor->shape[1];
+    memcpy(into, tensor->data, count * sizeof *into);
+    size_t bad = 0, first = count;
+    for (size_t i = 0; i < count; i++) bad += (into[i] & 0x7f80u) == 0x7f80u;
+    for (size_t i = count; i-- > 0 && bad > 0;) first = (into[i] & 0x7f80u) == 0x7f80u ? i : first;
+    return first;
+}
+
 // Reads the features of a text encoder as float32. Returns the index of the first value that is NaN or infinite, or the
 // number of values. The host program calls this inside a frame, so each block is checked while it is still in the
 // first-level cache.
@@ -422,10 +453,17 @@ static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes
         const sumi_tensor* tensor = sumi_tensor_find(set, name);
         memcpy(prompt->references[i], tensor->data, (size_t)tensor->bytes);
     }
+    // Where jobs read bfloat16, features that were saved in it are only copied.
+    bool is_in_halves = true;
+    for (int32_t e = 0; e < prompt->encoder_count; e++)
+        is_in_halves = is_in_halves && prompt->halves[e] != NULL
+                    && sumi_tensor_find(set, s_tensor_names[e])->dtype == SUMI_DTYPE_BF16;
+    prompt->has_halves = is_in_halves;
+    prompt->has_features = !is_in_halves;
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
-        const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e];
-        const size_t bad = read_saved(set, e, prompt->features[e]);
-        if (bad < count) {
+        const size_t bad =
+            is_in_halves ? read_saved_halves(set, e, prompt->halves[e]) : read_saved(set, e, prompt->features[e]);
+        if (bad < sumi_prompt_value_count(prompt, e)) {
             sumi_prompt_free(prompt);
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds NaN or infinity at value %zu", bad);
         }

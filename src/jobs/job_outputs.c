@@ -128,6 +128,9 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
                     (sumi_reference_place){sumi_network_feature_row(slot->model->network, 0, token), sizes->tokens};
         }
         SUMI_TRY(sumi_prompt_create(engine, &shape, &job->products.prompt, error));
+        // At the job's end it has what read_features reads.
+        job->products.prompt->has_halves = job->products.prompt->halves[0] != NULL;
+        job->products.prompt->has_features = !job->products.prompt->has_halves;
     }
     return SUMI_OK;
 }
@@ -283,30 +286,32 @@ static size_t count_not_finite_bf16(const uint16_t* halves, size_t count)
     return bad;
 }
 
-// Elements of bfloat16 that are read as float32, in chunks of 8 KiB, which stay in the L1 cache while they are read,
-// looked through and converted.
+// Elements of bfloat16 that are read as they are or as float32, in chunks of 8 KiB, which stay in the L1 cache while
+// they are read, looked through and converted.
 typedef struct halves_to_read {
     sumi_engine* engine;
     const sumi_plan_job* job;
     const sumi_value_part* elements;
     float* into;
-    atomic_size_t bad; // not finite
+    uint16_t* into_halves; // instead of `into`, if this is not NULL
+    atomic_size_t bad;     // not finite
 } halves_to_read;
 
 static void read_halves(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     halves_to_read* all = context;
-    uint16_t halves[MOST_HALVES];
+    uint16_t between[MOST_HALVES];
     for (int32_t chunk = begin; chunk < end; chunk++) {
         const size_t at = (size_t)chunk * MOST_HALVES, left = (size_t)all->elements->count - at,
                      count = left < MOST_HALVES ? left : MOST_HALVES;
+        uint16_t* halves = all->into_halves != NULL ? all->into_halves + at : between;
         const sumi_value_part part = {
             .value = all->elements->value, .first = (all->elements->first + at) * 2, .count = count * 2};
         read_value(all->engine, all->job, &part, halves);
         const size_t bad = count_not_finite_bf16(halves, count);
         if (bad > 0) atomic_fetch_add(&all->bad, bad);
-        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, all->into + at, count);
+        if (all->into != NULL) sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, all->into + at, count);
     }
 }
 
@@ -318,25 +323,30 @@ static void read_later_halves(int32_t begin, int32_t end, int32_t worker_index, 
 // A chunk takes 2 us, and to wake a worker takes 50: in frames they are left alone.
 #define LEAST_CHUNKS 8
 
+// Reads elements of bfloat16. Returns how many are not finite.
+static size_t read_all_halves(halves_to_read* all)
+{
+    sumi_engine* engine = all->engine;
+    SUMI_ASSERT(all->job->progress.entry->plan.activation_bytes == 2
+                && (all->into != NULL) != (all->into_halves != NULL));
+    const int32_t chunks = (int32_t)((all->elements->count + MOST_HALVES - 1) / MOST_HALVES);
+    // After the first read of a value the workers may read others of its bytes (runner.h).
+    read_halves(0, chunks < 1 ? chunks : 1, 0, all);
+    const int32_t least = sumi_frame_limits_are_paced(&engine->frame) ? chunks : LEAST_CHUNKS;
+    sumi_parallel(engine->workers, chunks - 1, least, read_later_halves, all);
+    return atomic_load(&all->bad);
+}
+
 // Reads elements of activations as float32. Returns how many are not finite.
 static size_t read_activations(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* elements,
                                float* into)
 {
     const uint64_t first = elements->first;
     const size_t count = (size_t)elements->count;
-    SUMI_ASSERT(job->progress.entry->plan.activation_bytes == 4 || job->progress.entry->plan.activation_bytes == 2);
-    if (job->progress.entry->plan.activation_bytes == 4) {
-        read_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4},
-                   into);
-        return count_not_finite(into, count);
-    }
-    halves_to_read all = {.engine = engine, .job = job, .elements = elements, .into = into};
-    const int32_t chunks = (int32_t)((count + MOST_HALVES - 1) / MOST_HALVES);
-    // After the first read of a value the workers may read others of its bytes (runner.h).
-    read_halves(0, chunks < 1 ? chunks : 1, 0, &all);
-    const int32_t least = sumi_frame_limits_are_paced(&engine->frame) ? chunks : LEAST_CHUNKS;
-    sumi_parallel(engine->workers, chunks - 1, least, read_later_halves, &all);
-    return atomic_load(&all.bad);
+    if (job->progress.entry->plan.activation_bytes != 4)
+        return read_all_halves(&(halves_to_read){.engine = engine, .job = job, .elements = elements, .into = into});
+    read_value(engine, job, &(sumi_value_part){.value = elements->value, .first = first * 4, .count = count * 4}, into);
+    return count_not_finite(into, count);
 }
 
 typedef struct picture_rows {
@@ -469,7 +479,7 @@ static sumi_result check_finite(size_t bad, size_t count, const char* what, sumi
                      what);
 }
 
-#define PAGE_VALUES (4096 / sizeof(float))
+#define PAGE_BYTES 4096
 
 bool sumi_plan_job_touch_features(sumi_plan_job* job)
 {
@@ -477,11 +487,13 @@ bool sumi_plan_job_touch_features(sumi_plan_job* job)
     const sumi_prompt* prompt = job->products.prompt;
     size_t before = 0;
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
-        const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e],
-                     moved = job->progress.moved_values - before;
+        const size_t count = sumi_prompt_value_count(prompt, e), moved = job->progress.moved_values - before;
         if (moved < count) {
-            const size_t end = count - moved < SUMI_FEATURE_PIECE_VALUES ? count : moved + SUMI_FEATURE_PIECE_VALUES;
-            for (size_t i = moved; i < end; i += PAGE_VALUES) prompt->features[e][i] = 0.0f;
+            const size_t end = count - moved < SUMI_FEATURE_PIECE_VALUES ? count : moved + SUMI_FEATURE_PIECE_VALUES,
+                         bytes = prompt->halves[e] != NULL ? sizeof(uint16_t) : sizeof(float);
+            unsigned char* elements = (unsigned char*)prompt->features[e];
+            if (prompt->halves[e] != NULL) elements = (unsigned char*)prompt->halves[e];
+            for (size_t i = moved * bytes; i < end * bytes; i += PAGE_BYTES) elements[i] = 0;
             job->progress.moved_values = before + end;
             return true;
         }
@@ -490,27 +502,31 @@ bool sumi_plan_job_touch_features(sumi_plan_job* job)
     return false;
 }
 
-// Reads the next piece of the encoded features into the prompt object. Where no call has a budget the workers share a
-// piece.
+// Reads the next piece of the encoded features into the prompt object, as the device has them. Where no call has a
+// budget the workers share a piece.
 static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
+    sumi_prompt* prompt = job->products.prompt;
     size_t before = 0;
-    for (int32_t e = 0; e < job->products.prompt->encoder_count; e++) {
-        const size_t width = (size_t)job->products.prompt->width[e],
-                     count = (size_t)job->products.prompt->token_count[e] * width;
+    for (int32_t e = 0; e < prompt->encoder_count; e++) {
+        const size_t width = (size_t)prompt->width[e], count = sumi_prompt_value_count(prompt, e);
         if (job->progress.moved_values < before + count) {
             const size_t most = SUMI_FEATURE_PIECE_VALUES
                               * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : 4 * SUMI_UNPACED_FACTOR),
                          offset = job->progress.moved_values - before,
                          piece = count - offset < most ? count - offset : most;
-            float* into = job->products.prompt->features[e] + offset;
             const sumi_value_part elements = {.value = pipeline->features[0][e].value,
                                               .first = (uint64_t)pipeline->features[0][e].row * width + offset,
                                               .count = piece};
-            const size_t bad = read_activations(engine, job, &elements, into);
+            const size_t bad = prompt->halves[e] == NULL
+                                 ? read_activations(engine, job, &elements, prompt->features[e] + offset)
+                                 : read_all_halves(&(halves_to_read){.engine = engine,
+                                                                     .job = job,
+                                                                     .elements = &elements,
+                                                                     .into_halves = prompt->halves[e] + offset});
             job->progress.moved_values += piece;
-            *out_done = offset + piece == count && e + 1 == job->products.prompt->encoder_count;
+            *out_done = offset + piece == count && e + 1 == prompt->encoder_count;
             return check_finite(bad, piece, "the prompt's features", error);
         }
         before += count;

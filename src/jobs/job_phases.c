@@ -310,6 +310,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
     }
     sumi_plan_job_mark_externals(job, false);
     sumi_plan_job_free_saved_state(engine, job);
+    sumi_plan_job_free_prompts(job);
     sumi_prompt_free(job->products.prompt);
     job->products.prompt = NULL;
 }

@@ -8,6 +8,7 @@
 #include "jobs/objects.h"
 #include "jobs/plan_job.h"
 #include "jobs/plan_key.h"
+#include "jobs/prompt.h"
 #include "models/network.h"
 #include "models/pipeline.h"
 #include "models/prompt_reader.h"
@@ -21,6 +22,14 @@
 static int32_t max_ids(const sumi_model* model, const sumi_plan_job* job)
 {
     return model->info.max_prompt_tokens + sumi_references_tokens(&job->request.references);
+}
+
+void sumi_plan_job_free_prompts(sumi_plan_job* job)
+{
+    for (int32_t i = 0; job->request.prompts != NULL && i < job->request.prompt_count; i++) {
+        sumi_prompt_free(job->request.prompts[i].source);
+        job->request.prompts[i].source = NULL;
+    }
 }
 
 int32_t* sumi_plan_job_ids(const sumi_planning* planning, int32_t prompt, int32_t encoder)

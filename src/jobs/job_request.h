@@ -29,6 +29,9 @@ void sumi_plan_job_end_reading(sumi_workspace* workspace, sumi_plan_job* job);
 // point into workspace->tables, and are valid until the next call.
 sumi_result sumi_plan_job_request(const sumi_planning* planning, int32_t step_count, sumi_plan_request* out_request,
                                   sumi_error* error);
+// The job uses its encoded prompts no more; the last user of a prompt frees it. Locks `state_lock` for a moment. Any
+// thread that owns the job.
+void sumi_plan_job_free_prompts(sumi_plan_job* job);
 // How many of `step_count` steps are left out at the beginning because of the job's start image or latents and its
 // strength. Also called when the job is submitted.
 int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count);

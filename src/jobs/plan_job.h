@@ -18,13 +18,13 @@
 typedef struct sumi_job_prompt {
     const char* text;
     size_t text_bytes;                            // NULL: the features are given
-    const void* features[SUMI_MAX_TEXT_ENCODERS]; // as the runner has activations: float32 or bfloat16
+    const void* features[SUMI_MAX_TEXT_ENCODERS]; // of `source`, as the runner has activations: float32 or bfloat16
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];  // of texts: known after phase TEXT
     // The first token row of each reference: known after phase TEXT. Of given features the first row, and how many rows
     // it has, if the model puts references there.
     int32_t picture_row[SUMI_MAX_REFERENCES], picture_rows[SUMI_MAX_REFERENCES];
-    int32_t cut_tokens;        // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
-    const sumi_prompt* source; // used only while submit looks for equal prompts
+    int32_t cut_tokens;  // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
+    sumi_prompt* source; // of features: the job is one of its users until it is freed
 } sumi_job_prompt;
 
 // What images follow. data NULL: none; at most one of picture and depth.
