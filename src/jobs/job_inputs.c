@@ -296,6 +296,17 @@ static sumi_result resize_before_vision(sumi_engine* engine, sumi_plan_job* job,
     return SUMI_OK;
 }
 
+// Whether the autoencoder reads a reference as it is: it has the right size and channels, and no gaps. Those that prompts
+// keep are, and so may be those that the host program gives.
+static bool is_packed(const sumi_reference* reference, int32_t channels)
+{
+    const sumi_pixels* source = &reference->source;
+    const sumi_picture_size read = reference->sizes.autoencoder, resized = reference->sizes.resized;
+    return source->width == read.width && source->height == read.height && resized.width == read.width
+        && resized.height == read.height && source->channel_count == channels
+        && source->row_bytes == channels * source->width;
+}
+
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
 // tower use the same block; if both have the same size, the first is used for both.
 static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
@@ -309,20 +320,23 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     const int32_t channels = job->request.picture_channels;
     sumi_workspace* workspace = &engine->workspace;
     const sumi_value vision = pipeline->vision_pixels[index];
+    const bool is_prompt = job->request.goal == SUMI_GOAL_PROMPTS;
+    const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * (uint64_t)channels;
+    const sumi_value_part pixels = {.value = pipeline->reference_pixels[index], .count = bytes};
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
+    if (stage == FOR_AUTOENCODER && vision.id == 0 && !is_prompt && is_packed(reference, channels)) {
+        write_value(engine, job, &pixels, reference->source.data);
+        return SUMI_OK;
+    }
     if (stage == FOR_AUTOENCODER) {
         const sumi_resize_args args = {&reference->source, resized.width, resized.height, SUMI_FILTER_LANCZOS,
                                        channels == 4};
         const reference_window window = {reference->sizes.left, reference->sizes.top, read};
         SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
         if (!*out_done) return SUMI_OK;
-        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * (uint64_t)channels;
-        if (job->request.goal == SUMI_GOAL_PROMPTS)
-            memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
-        else
-            write_value(engine, job, &(sumi_value_part){.value = pipeline->reference_pixels[index], .count = bytes},
-                        workspace->first.data);
+        if (is_prompt) memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
+        else write_value(engine, job, &pixels, workspace->first.data);
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) return resize_before_vision(engine, job, reference, out_done, error);
