@@ -604,6 +604,7 @@ static void cuda_destroy(sumi_runner* runner)
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
     sumi_free(cuda->heap, cuda->stock.plans);
     sumi_free(cuda->heap, cuda->pages);
+    sumi_free(cuda->heap, cuda->page_blocks);
     sumi_cuda_device_close(&cuda->device);
     sumi_free(cuda->heap, cuda);
 }

@@ -53,7 +53,9 @@ void sumi_cuda_release_memory(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->flight_count == 0);
     sumi_device_release_blocks(&cuda->stock);
-    while (cuda->page_count > 0) sumi_device_release(&cuda->stock.memory, &cuda->pages[--cuda->page_count]);
+    while (cuda->page_block_count > 0)
+        sumi_device_release(&cuda->stock.memory, &cuda->page_blocks[--cuda->page_block_count]);
+    cuda->ring_count = cuda->page_count = 0;
     cuda->ring_offset = 0;
 }
 

@@ -9,8 +9,6 @@
 #include "device/pinned.h"
 #include <string.h>
 
-#define RING_PAGES 4
-#define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
 #define ALIGN 64u // bytes; of constants and mirrors
 
 // Whether an op writes the value, or a part of it through a view.
@@ -25,6 +23,22 @@ static bool is_written(const sumi_plan* plan, sumi_value value)
     return false;
 }
 
+static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
+
+// Pages of the ring buffer for a plan: twice its inputs, if the largest is not smaller, so that the next job writes its
+// inputs while slices of this one are in flight. The engine writes no results of activations and bytes.
+static size_t ring_pages_of(const sumi_plan* plan)
+{
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const sumi_value_info* info = &plan->values[v];
+        const bool may_be_result = info->element == SUMI_ELEMENT_ACTIVATION || info->element == SUMI_ELEMENT_BYTE;
+        if (info->bound && !(may_be_result && is_written(plan, (sumi_value){(int32_t)v + 1}))) bytes += info->bytes;
+    }
+    const size_t pages = pages_of(2 * bytes + 1);
+    return pages < SUMI_CUDA_RING_PAGES ? pages : SUMI_CUDA_RING_PAGES;
+}
+
 sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
     if (record->mirrors != NULL) return SUMI_OK;
@@ -36,7 +50,8 @@ sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     if (record->mirrors == NULL)
         return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
     record->mirror_count = 0;
-    record->mirror_end = RING_BYTES;
+    record->mirror_end = 0;
+    record->ring_pages = ring_pages_of(plan);
     for (size_t v = 0; v < plan->value_count; v++) {
         const sumi_value value = {(int32_t)v + 1};
         if (!plan->values[v].bound || !is_written(plan, value)) continue;
@@ -77,10 +92,9 @@ sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, su
     return SUMI_OK;
 }
 
-static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
 bool sumi_cuda_has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    return cuda->page_count >= pages_of(record->mirror_end);
+    return cuda->ring_count >= record->ring_pages && cuda->page_count >= pages_of(record->mirror_end);
 }
 
 uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
@@ -91,30 +105,48 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
         if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
             mirrors += sumi_align(plan->values[v].bytes, ALIGN);
     }
-    return pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + sumi_device_block_bytes(constants);
+    return (ring_pages_of(plan) + pages_of(mirrors)) * (uint64_t)SUMI_CUDA_PAGE + sumi_device_block_bytes(constants);
+}
+
+// Allocates a block of `count` pages, for the ring buffer first.
+static sumi_result make_page_block(sumi_cuda* cuda, const sumi_cuda_plan* record, size_t count, sumi_error* error)
+{
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->page_blocks, &cuda->page_block_capacity, cuda->page_block_count + 1,
+                       sizeof *cuda->page_blocks, error));
+    sumi_device_block* block = &cuda->page_blocks[cuda->page_block_count];
+    SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, count * SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
+                                  "staging memory for inputs and results", block, error));
+    cuda->page_block_count++;
+    unsigned char* page = sumi_device_host(block);
+    for (size_t i = 0; i < count; i++, page += SUMI_CUDA_PAGE) {
+        if (cuda->ring_count < record->ring_pages) cuda->ring[cuda->ring_count++] = page;
+        else cuda->pages[cuda->page_count++] = page;
+    }
+    return SUMI_OK;
 }
 
 sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
-    SUMI_ASSERT(cuda->page_count < pages_of(record->mirror_end));
-    const size_t required_pages = pages_of(record->mirror_end);
+    SUMI_ASSERT(!sumi_cuda_has_pages(cuda, record));
+    const size_t required_pages = pages_of(record->mirror_end),
+                 most = cuda->stock.weights.is_paced ? 1 : SUMI_CUDA_MOST_PAGES;
     SUMI_TRY(
         sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, required_pages, sizeof *cuda->pages, error));
     do {
-        SUMI_TRY(sumi_device_allocate(&cuda->stock.memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
-                                      "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
-        cuda->page_count++;
-    } while (cuda->page_count < required_pages && sumi_clock_ns() < until_ns);
+        const size_t missing = (record->ring_pages > cuda->ring_count ? record->ring_pages - cuda->ring_count : 0)
+                             + (required_pages > cuda->page_count ? required_pages - cuda->page_count : 0);
+        SUMI_TRY(make_page_block(cuda, record, missing < most ? missing : most, error));
+    } while (!sumi_cuda_has_pages(cuda, record) && sumi_clock_ns() < until_ns);
     return SUMI_OK;
 }
 
-// The address of an offset in the pages. Reduces *io_bytes to the bytes in the same page.
-static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
+// The address of an offset in pages. Reduces *io_bytes to the bytes in the same page.
+static unsigned char* page_at(unsigned char* const* pages, uint64_t offset, uint64_t* io_bytes)
 {
-    SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
+    SUMI_ASSERT(*io_bytes > 0);
     const uint64_t in_page = offset % SUMI_CUDA_PAGE, remaining_bytes = SUMI_CUDA_PAGE - in_page;
     *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
-    return (unsigned char*)sumi_device_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
+    return pages[offset / SUMI_CUDA_PAGE] + in_page;
 }
 
 // ---- Inputs ---------------------------------------------------------------------------------------------------------
@@ -153,9 +185,9 @@ static void wait_for_oldest_write(sumi_cuda* cuda)
 // flight. The CPU copies one piece of a large input while the bus transfers another.
 static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
 {
-    if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
-    SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->page_count >= RING_PAGES);
-    unsigned char* destination = page_at(cuda, cuda->ring_offset, io_bytes);
+    if (cuda->ring_offset >= cuda->ring_count * SUMI_CUDA_PAGE) cuda->ring_offset = 0;
+    SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->ring_count > 0);
+    unsigned char* destination = page_at(cuda->ring, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) wait_for_oldest_write(cuda);
     // Copies end in order, so it waits for all up to the newest one that overlaps.
@@ -176,8 +208,7 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
     SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !sumi_cuda_enter_quietly(cuda, &scope))
-        return;
+    if (cuda->failure.result != SUMI_OK || cuda->ring_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
     cuda->is_end_newest = false;
     const unsigned char* from = data;
     const CUdeviceptr to = value_address(cuda, plan, value) + offset;
@@ -186,7 +217,8 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
         unsigned char* pinned = reserve_in_ring(cuda, &piece);
         if (cuda->failure.result != SUMI_OK) break;
         memcpy(pinned, from + done, (size_t)piece);
-        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_offset + piece <= RING_BYTES);
+        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES
+                    && cuda->ring_offset + piece <= cuda->ring_count * SUMI_CUDA_PAGE);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
         sumi_cuda_note_failure(
             cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
@@ -219,7 +251,7 @@ static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cu
     cuda->is_end_newest = false;
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
         piece = info->bytes - done;
-        unsigned char* to = page_at(cuda, mirror->offset + done, &piece);
+        unsigned char* to = page_at(cuda->pages, mirror->offset + done, &piece);
         SUMI_CU(
             driver,
             cuMemcpyDtoHAsync(to, cuda->stock.arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
@@ -267,7 +299,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     if (!has_mirror) memset(into, 0, (size_t)bytes);
     for (uint64_t done = 0, piece; has_mirror && done < bytes; done += piece) {
         piece = bytes - done;
-        const unsigned char* from = page_at(cuda, mirror->offset + offset + done, &piece);
+        const unsigned char* from = page_at(cuda->pages, mirror->offset + offset + done, &piece);
         memcpy((unsigned char*)into + done, from, (size_t)piece);
     }
 }

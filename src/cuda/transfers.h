@@ -16,7 +16,7 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan);
 void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record);
 // Whether there is pinned memory for the ring buffer and the mirrors of the record.
 bool sumi_cuda_has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record);
-// Allocates one page, and more until the time is over.
+// Allocates one page, or outside of frames several at once, and more until the time is over.
 sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error);
 void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset,
                             const void* data, uint64_t bytes);
