@@ -44,5 +44,6 @@ void compare_embed_tails(golden_case* c, const sumi_network* network, encode_job
 bool read_case_rule(golden_case* c, const char* path, sumi_sigma_rule* rule);
 // Puts the rows of `more` behind those of `list`, and frees them.
 void append_rows(array* list, array more);
+// A prompt's last ids, where the plan takes the first ones from another prompt.
 void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_count);
 #endif

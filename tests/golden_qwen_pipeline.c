@@ -3,7 +3,7 @@
 // The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16,
 // twice, and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
 #include "at_once.h"
-#include "golden_qwen_image.h"
+#include "golden_qwen_pipe.h"
 #include "merged_weights.h"
 #include "models/config.h"
 #include "models/network_state.h"
@@ -191,102 +191,7 @@ static void run_adapters(golden_case* c)
 
 // ---- Pipelines ------------------------------------------------------------------------------------------------------
 
-typedef struct pipe_job {
-    sumi_network* network;
-    int32_t width, height, steps, all_steps; // steps: those that are run, of all_steps
-    float* sigmas;                           // of all steps
-    sumi_solver_row* rows;
-    float* times;
-    bool* guided;
-    case_prompt prompts[2];
-    int32_t prompt_count; // 2: guided
-    case_pictures pictures;
-    array noise, posterior_noise;
-    uint8_t* start;     // RGB of the start picture
-    float* latent_mask; // NULL: no mask
-    // taken while it runs
-    array latents, start_latents, clean, velocities, decoded_from, references, preview;
-} pipe_job;
-
 enum { PREVIEW_STEP = 2 }; // whose preview is stored
-
-static void free_taken(pipe_job* j)
-{
-    array* taken[] = {&j->latents,      &j->start_latents, &j->clean,  &j->velocities,
-                      &j->decoded_from, &j->references,    &j->preview};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) array_free(taken[i]);
-}
-
-static void free_pipe(pipe_job* j)
-{
-    free_taken(j);
-    array_free(&j->noise);
-    array_free(&j->posterior_noise);
-    free_pictures(&j->pictures);
-    free(j->prompts[0].ids);
-    free(j->prompts[1].ids);
-    free(j->sigmas);
-    free(j->rows);
-    free(j->times);
-    free(j->guided);
-    free(j->start);
-    free(j->latent_mask);
-}
-
-static void write_pipe(plan_run* run)
-{
-    const pipe_job* j = run->context;
-    sumi_runner* runner = run->c->g->runner;
-    const sumi_pipeline* p = run->pipeline;
-    write_prompt_ids(run, j->prompts, j->prompt_count);
-    write_pictures(run, &j->pictures);
-    write_floats(run, p->times, 0, j->times, j->steps);
-    write_floats(run, p->solver, 0, (const float*)(const void*)j->rows, j->steps * 12);
-    write_floats(run, p->noise.id != 0 ? p->noise : p->x, 0, j->noise.values, j->noise.count);
-    if (p->eps.id != 0) write_floats(run, p->eps, 0, j->posterior_noise.values, j->posterior_noise.count);
-    if (p->mask.id != 0) write_floats(run, p->mask, 0, j->latent_mask, sumi_plan_info(run->plan, p->mask)->cols);
-    if (p->pixels.id != 0)
-        runner->functions->write(runner, run->plan, p->pixels, 0, j->start,
-                                 3 * (uint64_t)j->width * (uint64_t)j->height);
-}
-
-static void probe_pipe(plan_run* run, const sumi_op* op, int32_t counter, bool before)
-{
-    pipe_job* j = run->context;
-    const sumi_pipeline* p = run->pipeline;
-    const int64_t height = p->latent_height, width = p->latent_width, channels = j->network->info.latent_channels;
-    if (before) return;
-    const sumi_value_info* made = sumi_plan_info(run->plan, op->out);
-    if (op->kind == SUMI_OP_ADD_NOISE) {
-        array start = read_array(run, op->out);
-        j->start_latents = pack(start.values, channels, height, width);
-        j->clean = read_array(run, p->clean);
-        array_free(&start);
-    }
-    if (op->kind == SUMI_OP_UNPATCHIFY && counter == 0) { // of the prompts, one behind the other
-        array_free(&j->velocities);
-        j->velocities = read_array(run, op->out);
-    }
-    if (op->kind == SUMI_OP_PREVIEW && counter == PREVIEW_STEP) j->preview = read_array(run, op->out);
-    if (op->kind == SUMI_OP_SOLVE) {
-        array x = read_array(run, op->out);
-        append_rows(&j->latents, pack(x.values, channels, height, width));
-        array_free(&x);
-    }
-    if (strcmp(op->label, "decoder.latent_in") == 0) j->decoded_from = read_planes(run, op->out, height, width);
-    if (strcmp(made->name, "reference_latents") == 0) {
-        int32_t index = 0;                                    // they are made one after another
-        const int32_t token = j->network->info.size_multiple; // pixels along the side of one
-        for (int64_t rows = 0; index < j->pictures.count && rows < j->references.count / (4 * channels); index++)
-            rows +=
-                (int64_t)(j->pictures.references[index].width / token) * (j->pictures.references[index].height / token);
-        const sumi_pipeline_reference* one = &j->pictures.references[index < j->pictures.count ? index : 0];
-        const int32_t factor = j->network->info.vae_factor;
-        array latents = read_array(run, op->out);
-        append_rows(&j->references, pack(latents.values, channels, one->height / factor, one->width / factor));
-        array_free(&latents);
-    }
-}
 
 // The linear preview of latents as they are.
 static array preview_of(const sumi_network* network, const float* latents, int64_t pixels)
@@ -303,26 +208,24 @@ static array preview_of(const sumi_network* network, const float* latents, int64
     return rgb;
 }
 
-static array step_of(const array* latents, int32_t steps, int32_t step)
-{
-    const int64_t tokens = latents->shape[0] / steps, width = latents->shape[1];
-    return array_make(latents->values + step * tokens * width, 2, (const int64_t[]){tokens, width});
-}
-
-// What the pipeline decodes and shows.
+// What the pipeline decodes from, and shows.
 static void compare_shown(golden_case* c, const char* kind, const pipe_job* j, plan_run* run)
 {
     const sumi_pipeline* p = run->pipeline;
     const int64_t height = p->latent_height, width = p->latent_width;
-    array last = step_of(&j->latents, j->steps, j->steps - 1), planes = unpack(&last, height, width);
+    array last = step_of(j, j->steps - 1), planes = unpack(&last, height, width);
     compare_with(c, kind, "preview_final.latent", &planes);
     array rgb = preview_of(j->network, planes.values, height * width);
     compare_with(c, kind, "preview_final.rgb", &rgb);
-    compare_with(c, kind, "preview_step2.rgb", &j->preview);
+    if (j->previews.shape[0] > 3 * PREVIEW_STEP) {
+        array shown = array_make(j->previews.values + 3 * PREVIEW_STEP * j->previews.shape[1], 2,
+                                 (const int64_t[]){3, j->previews.shape[1]});
+        compare_with(c, kind, "preview_step2.rgb", &shown);
+        array_free(&shown);
+    }
     if (has_tensor(c, kind, "preview_step2.latent")
         && j->steps > PREVIEW_STEP) { // x - sigma v, by the step that it made
-        array before = step_of(&j->latents, j->steps, PREVIEW_STEP - 1),
-              after = step_of(&j->latents, j->steps, PREVIEW_STEP);
+        array before = step_of(j, PREVIEW_STEP - 1), after = step_of(j, PREVIEW_STEP);
         const float sigma = j->sigmas[PREVIEW_STEP], next = j->sigmas[PREVIEW_STEP + 1];
         for (int64_t i = 0; i < before.count; i++)
             before.values[i] -= sigma * (after.values[i] - before.values[i]) / (next - sigma);
@@ -332,149 +235,36 @@ static void compare_shown(golden_case* c, const char* kind, const pipe_job* j, p
         array_free(&after);
         array_free(&clean);
     }
-    array image = read_planes(run, p->picture, j->height, j->width), bytes = read_array(run, p->bytes),
-          bad = read_array(run, p->not_finite);
-    int32_t count;
-    memcpy(&count, bad.values, sizeof count);
-    if (count != 0) case_fails(c, "%d values of the picture are not finite", (int)count);
-    array top = array_make(NULL, 3, (const int64_t[]){3, 12, j->width});
-    for (int64_t i = 0; i < top.count && has_tensor(c, kind, "image_rows"); i++) {
-        const int64_t plane = i / (12 * j->width);
-        top.values[i] = image.values[plane * j->height * j->width + i % (12 * j->width)];
-        top.values[i] = fminf(fmaxf(top.values[i], -1.0f), 1.0f); // as the reference's decoder ends
-    }
-    compare_with(c, kind, "image_rows", &top);
-    char file[300];
-    const char* name = json_text(c->json, "case");
-    snprintf(file, sizeof file, "%.200s/%.60s.out.png", c->folder, name != NULL ? name : "");
-    if (strcmp(kind, "expect") == 0 && sumi_file_exists(NULL, file)) {
-        const node* tensors = json_get(c->json, "tensors");
-        const node* about = json_get(tensors, "expect.image_rows");
-        if (about == NULL) about = json_get(tensors, "expect.latents");
-        snprintf(file, sizeof file, "%.60s.out.png", name);
-        compare_png(c, file, &bytes, json_number(about, "bf16_rel_l2", 0));
-    }
-    array* all[] = {&last, &planes, &rgb, &image, &bytes, &bad, &top};
+    array* all[] = {&last, &planes, &rgb};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
 }
 
-static void compare_pipe(golden_case* c, const char* kind, const pipe_job* j, plan_run* run)
+static void compare_parts(golden_case* c, const char* kind, const pipe_job* j, plan_run* run)
 {
-    const sumi_pipeline* p = run->pipeline;
-    const int64_t tokens = (int64_t)p->latent_height * p->latent_width / 4, channels = j->network->info.latent_channels;
-    if (!c->by_op) {
-        array sigmas = array_make(j->sigmas, 1, (const int64_t[]){j->all_steps + 1}),
-              times = array_make(j->times, 1, (const int64_t[]){j->steps});
-        compare_with(c, kind, "sigmas", &sigmas);
-        compare_with(c, kind, "timestep", &times);
-        array_free(&sigmas);
-        array_free(&times);
-    }
+    const int64_t height = run->pipeline->latent_height, width = run->pipeline->latent_width,
+                  channels = j->network->info.latent_channels;
     if (!c->by_op && j->latent_mask != NULL && has_tensor(c, kind, "mask")) { // the same for every channel
-        array planes = array_make(NULL, 2, (const int64_t[]){channels, 4 * tokens});
-        for (int64_t i = 0; i < planes.count; i++) planes.values[i] = j->latent_mask[i % (4 * tokens)];
-        array mask = pack(planes.values, channels, p->latent_height, p->latent_width);
+        array planes = array_make(NULL, 2, (const int64_t[]){channels, height * width});
+        for (int64_t i = 0; i < planes.count; i++) planes.values[i] = j->latent_mask[i % (height * width)];
+        array mask = pack(planes.values, channels, height, width);
         compare_with(c, kind, "mask", &mask);
         array_free(&planes);
         array_free(&mask);
     }
-    if (j->velocities.values != NULL) {
-        static const char* const s_names[] = {"v_cond.0", "v_neg.0"};
-        for (int32_t i = 0; i < j->prompt_count; i++) {
-            array v =
-                pack(j->velocities.values + i * channels * 4 * tokens, channels, p->latent_height, p->latent_width);
-            compare_with(c, kind, s_names[i], &v);
-            array_free(&v);
-        }
-    }
-    compare_with(c, kind, "z0", &j->clean);
-    compare_with(c, kind, "start_latents", &j->start_latents);
-    compare_with(c, kind, "ref_tokens", &j->references);
-    compare_with(c, kind, "latents", &j->latents);
-    compare_with(c, kind, "vae_in", &j->decoded_from);
-    array last = step_of(&j->latents, j->steps, j->steps - 1);
-    compare_with(c, kind, "latents_final", &last);
+    array last = step_of(j, j->steps - 1);
     if (strcmp(kind, "expect") == 0) compare_wrong(c, "latents_without_lora", &last);
     array_free(&last);
     compare_shown(c, kind, j, run);
 }
 
-// One run, whose results are those of KIND; rounds: the times as the library's recipe has them.
-static void run_pipe(golden_case* c, pipe_job* j, const char* kind, bool rounds, const sumi_adapter_use* adapter)
-{
-    const sumi_pipeline_prompt prompts[2] = {{.token_count = {j->prompts[0].count}},
-                                             {.token_count = {j->prompts[1].count}}};
-    sumi_pipeline_prompt placed[2];
-    for (int p = 0; p < 2; p++) {
-        placed[p] = prompts[p];
-        memcpy(placed[p].reference_row, j->prompts[p].picture_rows, sizeof placed[p].reference_row);
-    }
-    const sumi_pipeline_item item = {0, j->prompt_count == 2 ? 1 : -1};
-    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
-                                           .prompts = placed,
-                                           .prompt_count = j->prompt_count,
-                                           .items = &item,
-                                           .item_count = 1,
-                                           .references = j->pictures.count > 0 ? j->pictures.references : NULL,
-                                           .reference_count = j->pictures.count,
-                                           .width = j->width,
-                                           .height = j->height,
-                                           .evaluation_count = j->steps,
-                                           .guided = j->guided,
-                                           .adapters = adapter,
-                                           .adapter_count = adapter != NULL,
-                                           .starts_from_image = j->start != NULL,
-                                           .samples_posterior = j->posterior_noise.values != NULL,
-                                           .inpaints = j->latent_mask != NULL,
-                                           .previews = j->network->info.preview != NULL};
-    for (int32_t s = 0; s < j->steps; s++)
-        j->times[s] = rounds ? sumi_network_time(j->network, j->rows[s].sigma) : j->rows[s].sigma;
-    sumi_plan plan;
-    sumi_pipeline pipeline;
-    sumi_error error = {0};
-    free_taken(j);
-    begin_plan(c, &plan);
-    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_pipe, .probe = probe_pipe, .context = j};
-    if (sumi_pipeline_write(j->network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
-    else if (run_plan(&run, &plan)) compare_pipe(c, kind, j, &run);
-    end_plan(c, &plan);
-}
-
-// Sigmas, solver rows and guidance.
+// By the scheduler that the case names, or the network's own.
 static bool make_schedule(golden_case* c, pipe_job* j)
 {
-    const sumi_network_info* info = &j->network->info;
-    sumi_sigma_rule rule = info->sigmas;
+    sumi_sigma_rule rule = j->network->info.sigmas;
     const char* scheduler = json_text(c->json, "scheduler");
     char path[400];
     snprintf(path, sizeof path, "../%.300s", scheduler != NULL ? scheduler : "");
-    if (scheduler != NULL && !read_case_rule(c, path, &rule)) return false;
-    j->all_steps = (int32_t)json_number(c->json, "num_inference_steps", 0);
-    if (j->all_steps < 1 || j->all_steps > SUMI_SCHEDULE_MAX_STEPS) {
-        case_fails(c, "the case lacks num_inference_steps");
-        return false;
-    }
-    const int32_t multiple = info->size_multiple;
-    j->sigmas = calloc((size_t)j->all_steps + 1, sizeof *j->sigmas);
-    sumi_error error = {0};
-    if (sumi_schedule_write(&rule, j->width / multiple * (j->height / multiple), j->all_steps, j->sigmas, &error)
-        != SUMI_OK) {
-        case_fails(c, "%s", error.text);
-        return false;
-    }
-    const int32_t first =
-        j->start != NULL ? sumi_schedule_first_index(j->all_steps, (float)json_number(c->json, "strength", 1)) : 0;
-    j->steps = j->all_steps - first;
-    j->rows = calloc((size_t)j->steps + 1, sizeof *j->rows);
-    j->times = calloc((size_t)j->steps + 1, sizeof *j->times);
-    j->guided = calloc((size_t)j->steps + 1, sizeof *j->guided);
-    sumi_solver_rows(SUMI_SOLVER_EULER, j->sigmas + first, j->steps, j->rows);
-    for (int32_t s = 0; s < j->steps; s++) {
-        j->guided[s] = j->prompt_count == 2;
-        j->rows[s].guidance = // of the op, which begins at 0
-            j->guided[s] ? (float)json_number(c->json, "true_cfg_scale", 1) - info->guidance_off : 0.0f;
-    }
-    return true;
+    return (scheduler == NULL || read_case_rule(c, path, &rule)) && make_pipe_schedule(c, j, &rule, 0);
 }
 
 // Start picture and mask, by the names that the generator gives them; cases with references have other pictures.
@@ -578,7 +368,7 @@ static void run_merged(golden_case* c, pipe_job* j, const sumi_adapter_use* use)
         sumi_weight* weight = (sumi_weight*)(uintptr_t)all->weights[use->adapter->deltas[d].weight_index];
         if (count == 0 || merged[count - 1].weight != weight) merged[count++] = merge(weight, use);
     }
-    run_pipe(c, j, "expect_mb", false, NULL);
+    run_pipe(c, j, &(pipe_way){.kind = "expect_mb", .compare = compare_parts});
     for (size_t i = 0; i < count; i++) {
         *merged[i].weight = merged[i].before;
         free(merged[i].data);
@@ -592,6 +382,7 @@ static void run_pipeline(golden_case* c)
     sumi_network* network = model != NULL ? layered_network(c, model) : NULL;
     sumi_adapter_file* file = NULL;
     pipe_job j = {.network = network,
+                  .tokens = pack,
                   .width = (int32_t)json_number(c->json, "width", 0),
                   .height = (int32_t)json_number(c->json, "height", 0),
                   .noise = input(c, "noise"),
@@ -609,8 +400,8 @@ static void run_pipeline(golden_case* c)
                              .prompt_count = j.prompt_count,
                              .pictures = j.pictures.count > 0 ? &j.pictures : NULL};
         compare_embed_tails(c, j.network, &encode);
-        run_pipe(c, &j, "expect", false, adapter);
-        run_pipe(c, &j, "expect_tb", true, adapter);
+        run_pipe(c, &j, &(pipe_way){.kind = "expect", .adapter = adapter, .compare = compare_parts});
+        run_pipe(c, &j, &(pipe_way){.kind = "expect_tb", .rounds = true, .adapter = adapter, .compare = compare_parts});
         if (adapter != NULL) run_merged(c, &j, adapter);
     } else if (c->g->case_failed == 0) case_fails(c, "the case lacks a model or noise");
     close_adapter(c, file);

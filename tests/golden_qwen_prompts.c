@@ -52,8 +52,8 @@ void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_
     for (int32_t p = 0; p < prompt_count; p++) {
         const sumi_pipeline_rows* rows = &run->pipeline->ids[p][0];
         if (rows->value.id != 0)
-            runner->functions->write(runner, run->plan, rows->value, (uint64_t)rows->row * 4, prompts[p].ids,
-                                     (uint64_t)prompts[p].count * 4);
+            runner->functions->write(runner, run->plan, rows->value, (uint64_t)rows->row * 4,
+                                     prompts[p].ids + (prompts[p].count - rows->count), (uint64_t)rows->count * 4);
     }
 }
 
