@@ -1123,117 +1123,133 @@ def qwen_product_by_rows(x, w, name):
     return product_by_rows(x, w[name + ".weight"]) + w[name + ".bias"].to(x.dtype)
 
 
-def qwen_predictions_of_torch(args, model):
-    """As predictions_of_torch."""
-    import torch
-    import torch_qwen_image as q
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+class Prediction:
+    """One prediction of a family for --accuracy. cast makes the inputs float32, or leaves them as they are."""
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    device = "cuda" if args.backend == "cuda" else "cpu"
-    generator = torch.Generator("cpu").manual_seed(SEED)
-    with torch.inference_mode():
-        network = q.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
-        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
-        latents, features = normal(16, args.height // 8, args.width // 8), normal(args.tokens, network.c["joint_attention_dim"])
-        t = 0.5
-        with sdpa_kernel(SDPBackend.MATH):
-            want = network(latents.float(), t, features.float())
-        errors = {"PyTorch, bf16": relative_error(network(latents, t, features), want)}
-        network.product = qwen_product_by_rows
-        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features), want)
-        tensors = {"input.x": pack(latents), "input.txt": features, "input.t": torch.tensor([t]), "expect.out": pack(want)}
-        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
-        tensors["input.img_shapes"] = torch.tensor([[1, args.height // 16, args.width // 16]], dtype=torch.int32)
-    del network, latents, features, want
-    if device == "cuda":
-        torch.cuda.empty_cache()
-    return tensors, errors
+    time = 0.5
 
+    def __init__(self, args, model, device, normal):
+        self.args, self.device, self.normal = args, device, normal
+        self.network = self.load(model / "transformer")
+        self.latents, self.features = normal(*latent_shape(args)), normal(*self.feature_shape())
+        self.draw_more()
 
-def newbie_predictions_of_torch(args, model):
-    """As predictions_of_torch."""
-    import torch
-    import torch_newbie as n
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+    def load_as(self, transformer, folder):
+        import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    device = "cuda" if args.backend == "cuda" else "cpu"
-    generator = torch.Generator("cpu").manual_seed(SEED)
-    with torch.inference_mode():
-        network = n.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
-        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
-        width = lambda name: network.w[name + ".weight"].shape[0]
-        latents, features, pooled = normal(16, args.height // 8, args.width // 8), normal(args.tokens, width("cap_embedder.0")), normal(1, width("clip_text_pooled_proj.0"))
-        t = 0.5
-        with sdpa_kernel(SDPBackend.MATH):
-            want = network(latents.float(), t, features.float(), pooled.float())
-        errors = {"PyTorch, bf16": relative_error(network(latents, t, features, pooled), want)}
-        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
-        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features, pooled), want)
-        tensors = {"input.latent": latents, "input.cap": features, "input.pooled": pooled[0], "input.t": torch.tensor([t]), "expect.velocity": want}
-        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
-    del network, latents, features, pooled, want
-    if device == "cuda":
-        torch.cuda.empty_cache()
-    return tensors, errors
+        return transformer(*load_part(folder, self.device, torch.bfloat16))
+
+    def draw_more(self):
+        pass
+
+    def run(self, cast):
+        return self.network(cast(self.latents), self.time, cast(self.features))
+
+    def use_fp8(self):
+        self.network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
+
+    def whole_numbers(self):
+        """Tensors of golden_run's case beside those of tensors()."""
+        return {}
 
 
-def klein_predictions_of_torch(args, model):
-    """As predictions_of_torch."""
-    import torch
-    import torch_flux2 as f
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+class ZImagePrediction(Prediction):
+    def load(self, folder):
+        import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    device = "cuda" if args.backend == "cuda" else "cpu"
-    generator = torch.Generator("cpu").manual_seed(SEED)
-    with torch.inference_mode():
-        network = f.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
-        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
-        latents, features = normal(*latent_shape(args)), normal(f.ROWS, network.c["joint_attention_dim"])
-        references = [normal(*latent_shape(args)) for _ in range(args.references)]
-        t = 0.5
-        with sdpa_kernel(SDPBackend.MATH):
-            want = network(latents.float(), t, features.float(), [z.float() for z in references])
-        errors = {"PyTorch, bf16": relative_error(network(latents, t, features, references), want)}
-        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
-        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features, references), want)
-        tensors = {"input.latent": latents, "input.text": features, "input.t": torch.tensor([t]), "expect.out": want}
-        tensors |= {f"input.ref.{i}": z for i, z in enumerate(references)}
-        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
-    del network, latents, features, references, want
-    if device == "cuda":
-        torch.cuda.empty_cache()
-    return tensors, errors
+        return ZImage(folder, self.device, torch.bfloat16)
+
+    def feature_shape(self):
+        return self.args.tokens, self.network.w["cap_embedder.1.weight"].shape[1]
+
+    def use_fp8(self):
+        self.network.fp8 = True
+
+    def tensors(self, want):
+        return {"input.latent": self.latents, "input.cap_feats": self.features, "expect.out": want}
 
 
-def qwen_image_21_predictions_of_torch(args, model):
-    """As predictions_of_torch. Both sides compute the prefix too, in the format of the row."""
-    import torch
-    import torch_qwen_image_21 as q
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+class QwenPrediction(Prediction):
+    def load(self, folder):
+        import torch_qwen_image
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    device = "cuda" if args.backend == "cuda" else "cpu"
-    generator = torch.Generator("cpu").manual_seed(SEED)
-    with torch.inference_mode():
-        network = q.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
-        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
-        latents, features = normal(*latent_shape(args)), normal(args.tokens, network.c["context_in_dim"])
-        t = 0.5
-        with sdpa_kernel(SDPBackend.MATH):
-            want = network(latents.float(), t, network.keep(features.float()))
-        errors = {"PyTorch, bf16": relative_error(network(latents, t, network.keep(features)), want)}
-        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
-        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, network.keep(features)), want)
-        tensors = {"input.x": latents.flatten(1).T, "input.txt": features, "input.t": torch.tensor([t]), "expect.out": want.flatten(1).T}
-        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
-        tensors["input.image_pads"] = torch.zeros(args.tokens, dtype=torch.int32)
-    del network, latents, features, want
-    if device == "cuda":
-        torch.cuda.empty_cache()
-    return tensors, errors
+        return self.load_as(torch_qwen_image.Transformer, folder)
+
+    def feature_shape(self):
+        return self.args.tokens, self.network.c["joint_attention_dim"]
+
+    def use_fp8(self):
+        self.network.product = qwen_product_by_rows
+
+    def tensors(self, want):
+        return {"input.x": pack(self.latents), "input.txt": self.features, "expect.out": pack(want)}
+
+    def whole_numbers(self):
+        return {"input.img_shapes": [[1, self.args.height // 16, self.args.width // 16]]}
+
+
+class NewbiePrediction(Prediction):
+    def load(self, folder):
+        import torch_newbie
+
+        return self.load_as(torch_newbie.Transformer, folder)
+
+    def width(self, name):
+        return self.network.w[name + ".weight"].shape[0]
+
+    def feature_shape(self):
+        return self.args.tokens, self.width("cap_embedder.0")
+
+    def draw_more(self):
+        self.pooled = self.normal(1, self.width("clip_text_pooled_proj.0"))
+
+    def run(self, cast):
+        return self.network(cast(self.latents), self.time, cast(self.features), cast(self.pooled))
+
+    def tensors(self, want):
+        return {"input.latent": self.latents, "input.cap": self.features, "input.pooled": self.pooled[0], "expect.velocity": want}
+
+
+class KleinPrediction(Prediction):
+    def load(self, folder):
+        import torch_flux2
+
+        self.rows = torch_flux2.ROWS
+        return self.load_as(torch_flux2.Transformer, folder)
+
+    def feature_shape(self):
+        return self.rows, self.network.c["joint_attention_dim"]
+
+    def draw_more(self):
+        self.references = [self.normal(*latent_shape(self.args)) for _ in range(self.args.references)]
+
+    def run(self, cast):
+        return self.network(cast(self.latents), self.time, cast(self.features), [cast(z) for z in self.references])
+
+    def tensors(self, want):
+        tensors = {"input.latent": self.latents, "input.text": self.features, "expect.out": want}
+        return tensors | {f"input.ref.{i}": z for i, z in enumerate(self.references)}
+
+
+class Qwen21Prediction(Prediction):
+    """Both sides compute the prefix too, in the format of the row."""
+
+    def load(self, folder):
+        import torch_qwen_image_21
+
+        return self.load_as(torch_qwen_image_21.Transformer, folder)
+
+    def feature_shape(self):
+        return self.args.tokens, self.network.c["context_in_dim"]
+
+    def run(self, cast):
+        return self.network(cast(self.latents), self.time, self.network.keep(cast(self.features)))
+
+    def tensors(self, want):
+        return {"input.x": self.latents.flatten(1).T, "input.txt": self.features, "expect.out": want.flatten(1).T}
+
+    def whole_numbers(self):
+        return {"input.image_pads": [0] * self.args.tokens}
 
 
 def predictions_of_torch(args, model):
@@ -1244,21 +1260,20 @@ def predictions_of_torch(args, model):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     device = "cuda" if args.backend == "cuda" else "cpu"
     generator = torch.Generator("cpu").manual_seed(SEED)
+    family = QwenPrediction if is_qwen_image(args) else Qwen21Prediction if is_qwen_image_21(args) else NewbiePrediction if is_newbie(args) else KleinPrediction if is_klein(args) else ZImagePrediction
     with torch.inference_mode():
-        network = ZImage(model / "transformer", device, torch.bfloat16)
         normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
-        latents = normal(16, args.height // 8, args.width // 8)
-        features = normal(args.tokens, network.w["cap_embedder.1.weight"].shape[1])
-        t = 0.5
+        prediction = family(args, model, device, normal)
         with sdpa_kernel(SDPBackend.MATH):  # the others may take TF32
-            want = network(latents.float(), t, features.float())
-        errors = {"PyTorch, bf16": relative_error(network(latents, t, features), want)}
-        network.fp8 = True
-        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features), want)
-        tensors = {"input.latent": latents, "input.cap_feats": features, "input.t": torch.tensor([t])}
-        tensors["expect.out"] = want
+            want = prediction.run(lambda x: x.float())
+        as_it_is = lambda x: x
+        errors = {"PyTorch, bf16": relative_error(prediction.run(as_it_is), want)}
+        prediction.use_fp8()
+        errors["PyTorch, fp8 by rows"] = relative_error(prediction.run(as_it_is), want)
+        tensors = prediction.tensors(want) | {"input.t": torch.tensor([prediction.time])}
         tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
-    del network, latents, features, want
+        tensors |= {name: torch.tensor(numbers, dtype=torch.int32) for name, numbers in prediction.whole_numbers().items()}
+    del prediction, want
     if device == "cuda":
         torch.cuda.empty_cache()
     return tensors, errors
@@ -1267,8 +1282,7 @@ def predictions_of_torch(args, model):
 def compare_accuracy(args, model, folder):
     import torch
 
-    predict = qwen_predictions_of_torch if is_qwen_image(args) else qwen_image_21_predictions_of_torch if is_qwen_image_21(args) else newbie_predictions_of_torch if is_newbie(args) else klein_predictions_of_torch if is_klein(args) else predictions_of_torch
-    tensors, errors = predict(args, model)
+    tensors, errors = predictions_of_torch(args, model)
     write_case(args, folder, model, tensors, 1.0)
     half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
     if args.backend == "cpu":

@@ -134,7 +134,7 @@ class Prediction:
             synthetic="qwen-image-mid", model=None, backend=args.backend, size="256x256", width=256, height=256, tokens=64, accuracy=args.programs / "golden_run", outliers=args.outliers)
         self.source = folder / "source"
         run(args.programs / "bench", "--synthetic", self.args.synthetic, "--blocks", args.blocks, "--write", self.source, *(["--outliers"] if args.outliers else []))
-        self.tensors, self.errors = compare_torch.qwen_predictions_of_torch(self.args, self.source)
+        self.tensors, self.errors = compare_torch.predictions_of_torch(self.args, self.source)
 
     def error(self, model, options):
         case = Path(tempfile.mkdtemp(dir=self.folder))
