@@ -1,4 +1,4 @@
-"""What torch_qwen_image.py, torch_newbie.py and torch_flux2.py are made of, and products in 8 bits for all families. w: a dictionary of weights; everything computes in the type of x."""
+"""What torch_qwen_image.py, torch_qwen_image_21.py, torch_newbie.py and torch_flux2.py are made of, and products in 8 bits for all families. w: a dictionary of weights; everything computes in the type of x."""
 import torch
 import torch.nn.functional as F
 
@@ -27,6 +27,34 @@ def products(x, w, *names, product=linear):
     if stacked + ".weight" in w:
         return product(x, w, stacked).split(w[stacked + ".rows"], -1)
     return [product(x, w, name) for name in names]
+
+
+class WanAutoencoder:
+    """What the autoencoders of Qwen-Image and Qwen-Image-2.1 share. Each module compiles its own functions, and its class names them: conv, pixel_norm, and block, a residual block."""
+
+    def __init__(self, w, config):
+        self.w, self.c, self.parts, self.of_channels = w, config, {}, {}
+
+    def res(self, x, name):
+        if name not in self.parts:
+            self.parts[name] = under(self.w, name + ".")
+        return self.block(x, self.parts[name])
+
+    def middle(self, x, name):
+        x = self.res(x, name + ".resnets.0")
+        n = self.pixel_norm(x, self.w[name + ".attentions.0.norm.gamma"])
+        q, k, v = self.conv(n, self.w, name + ".attentions.0.to_qkv").flatten(2).transpose(1, 2).chunk(3, -1)
+        o = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+        x = x + self.conv(o.transpose(1, 2).reshape(x.shape), self.w, name + ".attentions.0.proj")
+        return self.res(x, name + ".resnets.1")
+
+    def statistics(self, z):
+        """Of the latents' channels: mean and standard deviation. Kept, because a CUDA graph cannot capture their way from the host."""
+        key = (z.dtype, z.device)
+        if key not in self.of_channels:
+            shape = lambda name, none: torch.tensor(self.c.get(name, [none] * self.c.get("z_dim", 16)), dtype=z.dtype, device=z.device).view(1, -1, 1, 1)
+            self.of_channels[key] = shape("latents_mean", 0.0), shape("latents_std", 1.0)
+        return self.of_channels[key]
 
 
 # Products in 8 bits: matrices are rounded once, rows of activations at every call. "int8": whole numbers and torch._int_mm. "fp8": e4m3 and torch._scaled_mm.

@@ -7,7 +7,7 @@ import re
 
 import torch
 import torch.nn.functional as F
-from torch_parts import linear, products, rms, rotate_pairs, stack_products, under
+from torch_parts import WanAutoencoder, linear, products, rms, rotate_pairs, stack_products, under
 
 SIZES = {  # the released ones
     "transformer": {"num_layers": 60, "num_attention_heads": 24, "attention_head_dim": 128, "joint_attention_dim": 3584},
@@ -231,34 +231,12 @@ def res_block(x, w):
     return h + (conv(x, w, "conv_shortcut") if "conv_shortcut.weight" in w else x)
 
 
-class Autoencoder:
+class Autoencoder(WanAutoencoder):
+    conv, pixel_norm, block = staticmethod(conv), staticmethod(pixel_norm), staticmethod(lambda x, w: call(res_block, x, w))
+
     def __init__(self, w, config):
         # the last slice in time of every kernel, once
-        self.w = {name: tensor[:, :, -1].contiguous(memory_format=torch.channels_last) if tensor.dim() == 5 else tensor for name, tensor in w.items()}
-        self.c = config
-        self.parts, self.of_channels = {}, {}
-
-    def res(self, x, name):
-        if name not in self.parts:
-            self.parts[name] = under(self.w, name + ".")
-        return call(res_block, x, self.parts[name])
-
-    def middle(self, x, name):
-        w = self.w
-        x = self.res(x, name + ".resnets.0")
-        n = pixel_norm(x, w[name + ".attentions.0.norm.gamma"])
-        q, k, v = conv(n, w, name + ".attentions.0.to_qkv").flatten(2).transpose(1, 2).chunk(3, -1)
-        o = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
-        x = x + conv(o.transpose(1, 2).reshape(x.shape), w, name + ".attentions.0.proj")
-        return self.res(x, name + ".resnets.1")
-
-    def statistics(self, z):
-        """Of the latents' channels: mean and standard deviation. Kept, because a CUDA graph cannot capture their way from the host."""
-        key = (z.dtype, z.device)
-        if key not in self.of_channels:
-            shape = lambda name, none: torch.tensor(self.c.get(name, [none] * 16), dtype=z.dtype, device=z.device).view(1, -1, 1, 1)
-            self.of_channels[key] = shape("latents_mean", 0.0), shape("latents_std", 1.0)
-        return self.of_channels[key]
+        super().__init__({name: tensor[:, :, -1].contiguous(memory_format=torch.channels_last) if tensor.dim() == 5 else tensor for name, tensor in w.items()}, config)
 
     def decode(self, latents):
         w, c = self.w, self.c

@@ -7,7 +7,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch_parts import linear, products, rms, rotate_pairs, stack_products, under
+from torch_parts import WanAutoencoder, linear, products, rms, rotate_pairs, stack_products, under
 
 SIZES = {  # the released ones
     "transformer": {"num_layers": 32, "num_attention_heads": 32, "attention_head_dim": 128, "context_in_dim": 4096, "mlp_ratio": 3, "in_channels": 64, "axes_dims_rope": [16, 56, 56], "eps": 1e-6},
@@ -147,33 +147,12 @@ def repeated(x, channels, frames):
     return y.permute(0, 1, 4, 2, 5, 3).reshape(1, channels, 2 * rows, 2 * columns)
 
 
-class Autoencoder:
+class Autoencoder(WanAutoencoder):
+    conv, pixel_norm, block = staticmethod(conv), staticmethod(pixel_norm), staticmethod(lambda x, w: call(res_block, x, w))
+
     def __init__(self, w, config):
         # Channels last is the faster layout of convolutions.
-        self.w = {name: tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor for name, tensor in w.items()}
-        self.c, self.parts, self.of_channels = config, {}, {}
-
-    def res(self, x, name):
-        if name not in self.parts:
-            self.parts[name] = under(self.w, name + ".")
-        return call(res_block, x, self.parts[name])
-
-    def statistics(self, z):
-        """Of the latents' channels: mean and standard deviation. Kept, because a CUDA graph cannot capture their way from the host."""
-        key = (z.dtype, z.device)
-        if key not in self.of_channels:
-            shape = lambda name, none: torch.tensor(self.c.get(name, [none] * self.c["z_dim"]), dtype=z.dtype, device=z.device).view(1, -1, 1, 1)
-            self.of_channels[key] = shape("latents_mean", 0.0), shape("latents_std", 1.0)
-        return self.of_channels[key]
-
-    def middle(self, x, name):
-        w = self.w
-        x = self.res(x, name + ".resnets.0")
-        n = pixel_norm(x, w[name + ".attentions.0.norm.gamma"])
-        q, k, v = conv(n, w, name + ".attentions.0.to_qkv").flatten(2).transpose(1, 2).chunk(3, -1)
-        o = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
-        x = x + conv(o.transpose(1, 2).reshape(x.shape), w, name + ".attentions.0.proj")
-        return self.res(x, name + ".resnets.1")
+        super().__init__({name: tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor for name, tensor in w.items()}, config)
 
     def decode(self, latents):
         """latents: [channels, rows, columns]; the picture in -1 .. 1, alpha as its fourth channel."""
