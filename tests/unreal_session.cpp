@@ -498,8 +498,8 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
 
         // Into memory of the host's: Done says that it is there.
         Ending Aimed;
-        std::vector<uint8_t> Memory(static_cast<size_t>(256 * 256 * 4));
-        sumi::Request There = Wish;
+        std::vector<uint8_t> Memory(static_cast<size_t>(128 * 128 * 4));
+        sumi::Request There = Small;
         There.Target = [&Memory] {
             sumi_target Target = {};
             Target.host_memory = Memory.data();
@@ -507,8 +507,8 @@ extern "C" __attribute__((visibility("default"))) int RunGame(int Count, char** 
         };
         Session->Generate(There, Listen(Aimed));
         RunUntilIdle(*Session);
-        Check(Aimed.Dones == 1 && Aimed.Picture.Rgba.empty() && Aimed.Picture.Width == 256
-                  && Memory == First.Picture.Rgba,
+        Check(Aimed.Dones == 1 && Aimed.Picture.Rgba.empty() && Aimed.Picture.Width == 128
+                  && Memory == Third.Picture.Rgba,
               "a picture goes where the request says");
 
         Ending Cut;
