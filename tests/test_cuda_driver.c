@@ -19,6 +19,11 @@ int main(int argc, char** argv)
 #include "system.h"
 #include "test.h"
 #include <zlib.h>
+#if defined(__linux__)
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 static sumi_engine_desc defaults(void) { return (sumi_engine_desc){.cuda = {.ordinal = -1}}; }
 
@@ -426,6 +431,26 @@ TEST(large_pinned_memory_is_locked_and_given_back)
         end(&f);
     }
 }
+
+#if defined(__linux__)
+// If a child had them, a write of this process could move it away from the pages that the driver has locked.
+TEST(a_child_process_does_not_have_the_large_pages)
+{
+    char* pages = sumi_large_pages_take(SUMI_LARGE_PAGE);
+    int ends[2];
+    CHECK(pages != NULL && pipe(ends) == 0);
+    if (pages == NULL) return;
+    pages[0] = 7;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) _exit(write(ends[1], pages, 1) == -1 && errno == EFAULT ? 0 : 1);
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(write(ends[1], pages, 1) == 1);
+    close(ends[0]), close(ends[1]);
+    sumi_large_pages_give(pages, SUMI_LARGE_PAGE);
+}
+#endif
 
 TEST(memory_may_run_out)
 {
@@ -1014,6 +1039,9 @@ int main(int argc, char** argv)
     RUN(any_call_may_fail_while_opening);
     RUN(memory_is_counted_by_kind);
     RUN(large_pinned_memory_is_locked_and_given_back);
+#if defined(__linux__)
+    RUN(a_child_process_does_not_have_the_large_pages);
+#endif
     RUN(memory_may_run_out);
     RUN(memory_comes_from_the_hosts_allocator);
     RUN(every_device_finds_its_kernels);

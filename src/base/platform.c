@@ -663,6 +663,9 @@ void* sumi_large_pages_take(size_t bytes)
     SUMI_ASSERT((uintptr_t)memory % SUMI_LARGE_PAGE == 0 && memory >= reserved);
     // if the system has no large pages, small ones remain: page-locking them takes longer, nothing else changes
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    // Older kernels would let a process and its child share the pages after a fork, and move the first to write away
+    // from the page that the device reads or writes.
+    (void)madvise(memory, bytes, MADV_DONTFORK);
     return memory;
 }
 

@@ -85,7 +85,8 @@ int32_t sumi_descriptor_copy(int32_t descriptor);
 void sumi_descriptor_close(int32_t descriptor);
 
 // Takes zeroed memory in large pages from the operating system, for a driver to page-lock. bytes must be a multiple of
-// SUMI_LARGE_PAGE; the memory is aligned to it. NULL: memory ran out, or the system has no large pages.
+// SUMI_LARGE_PAGE; the memory is aligned to it, and child processes do not have it. NULL: memory ran out, or the system
+// has no large pages.
 #define SUMI_LARGE_PAGE ((size_t)2 << 20)
 void* sumi_large_pages_take(size_t bytes);
 void sumi_large_pages_give(void* memory, size_t bytes); // accepts NULL
