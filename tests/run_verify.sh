@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/instruments/verify.py on the tiny checkpoints of tests/golden, on the CPU: every family that diffusers has agrees, and of copies that are changed in one place verify.py names
+# samples/instruments/verify.py on the tiny checkpoints of tests/golden, on the CPU: every family that it knows agrees, and of copies that are changed in one place verify.py names
 # that place. The last line is "N passed, N failed, N skipped".
 #
 #   tests/run_verify.sh [PYTHON] [build/gcc/release] [TEXT]
@@ -69,6 +69,9 @@ lay z-image-base z-image/model z-image/model-base
 lay z-image-wide z-image-wide/model
 lay qwen-image qwen-image/model
 lay qwen-image-wide qwen-image-wide/model
+lay qwen-image-21 qwen-image-21/model
+lay qwen-image-21-turbo qwen-image-21/model qwen-image-21/model-turbo
+lay qwen-image-21-wide qwen-image-21-wide/model
 lay qwen-image-edit qwen-image/model qwen-image/model-edit
 lay qwen-image-edit-2509 qwen-image/model qwen-image/model-edit qwen-image/model-edit-2509
 lay qwen-image-edit-2511 qwen-image/model qwen-image/model-edit qwen-image/model-edit-2509 qwen-image/model-edit-2511
@@ -90,6 +93,11 @@ agrees qwen-image-wide $models/qwen-image-wide --size 64x64 --steps 2
 agrees qwen-image-edit $models/qwen-image-edit --size 64x64 --steps 2
 agrees qwen-image-edit-2509 $models/qwen-image-edit-2509 --size 64x64 --steps 2 --image tests/golden/qwen-image/cases/pipe-edit-2509.in0.png --image tests/golden/qwen-image/cases/pipe-edit-2509.in1.png
 agrees qwen-image-edit-2511 $models/qwen-image-edit-2511 --size 64x64 --steps 2
+agrees qwen-image-21 $models/qwen-image-21 --size 64x96
+agrees qwen-image-21-guided $models/qwen-image-21 --size 64x64 --steps 2 --guidance 3 --negative "blurry, 模糊"
+agrees qwen-image-21-turbo $models/qwen-image-21-turbo --size 64x64
+agrees qwen-image-21-wide $models/qwen-image-21-wide --size 64x64 --steps 2
+agrees qwen-image-21-edit $models/qwen-image-21 --size 64x64 --steps 2 --image tests/golden/qwen-image-21/cases/pipe-edit2.in0.png --image tests/golden/qwen-image-21/cases/pipe-edit2.in1.png
 if [ -n "${NEWBIE:-}" ]; then
     agrees newbie tests/golden/newbie/model --reference-path "$NEWBIE" --size 64x96
     agrees newbie-xml tests/golden/newbie/model --reference-path "$NEWBIE" --size 64x64 --prompt "<character_1><n>1girl</n></character_1>" --negative "low_quality, blurry" --steps 2
@@ -129,6 +137,14 @@ names qwen-image "vae" tensor vae decoder.up_blocks.2.resnets.0.conv1.weight
 names qwen-image "schedule" shift scheduler
 names qwen-image-edit-2511 "text encoder" tensor text_encoder visual.blocks.1.mlp.down_proj.weight
 names qwen-image-edit-2511 "denoiser" tensor transformer transformer_blocks.1.img_mlp.net.2.weight
+names qwen-image-21 "tokenizer" merge processor 0
+names qwen-image-21 "text encoder" tensor text_encoder model.language_model.layers.1.mlp.down_proj.weight
+names qwen-image-21 "denoiser" tensor transformer transformer_blocks.1.attn.to_k.weight
+names qwen-image-21 "vae" tensor vae decoder.up_blocks.2.resnets.0.conv1.weight
+names qwen-image-21 "schedule" shift scheduler
+more=(--image tests/golden/qwen-image-21/cases/pipe-edit2.in1.png)
+names qwen-image-21 "text encoder" tensor text_encoder model.visual.blocks.1.mlp.linear_fc2.weight
+more=()
 if [ -n "${NEWBIE:-}" ]; then
     cp -R tests/golden/newbie/model $models/newbie
     more=(--reference-path "$NEWBIE" --steps 4) # with 3, one step lies where guidance ends, which the authors count out

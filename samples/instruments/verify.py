@@ -4,10 +4,11 @@
     verify.py models/Z-Image-Turbo                         writes verify-Z-Image-Turbo/index.html and verify.json
     verify.py models/Qwen-Image-2512 --prompt "a fox" --size 768x768 --steps 20
     verify.py models/Qwen-Image-Edit-2511 --image cat.png --prompt "make it winter"
+    verify.py models/Qwen-Image-2.1                        draws; with --image it edits
     verify.py models/Z-Image-Turbo --device cpu            4 steps of 256x256
 
 CHECKPOINT is a folder in the layout of diffusers. The reference is its pipeline in diffusers (ZImagePipeline,
-QwenImagePipeline, QwenImageEditPipeline, QwenImageEditPlusPipeline); NewBie-image needs its authors' code:
+QwenImagePipeline, QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImage21Pipeline); NewBie-image needs its authors' code:
 --reference-path FOLDER. sumi makes an image with --dump. The reference gets the same prompt and the noise that sumi drew,
 and runs twice: in float32, which counts as the truth, and in bfloat16, whose error against float32 is the yardstick.
 Compared are token ids, the features of the text encoder, sigmas, the first prediction, the latents after every step and
@@ -180,8 +181,10 @@ def make_picture(path):
     Image.fromarray(pixels.astype(numpy.uint8)).save(path)
 
 
-def make_job(args, is_edit):
+def make_job(args, name):
     from PIL import Image
+
+    from verify_reference import EDITS, MAY_EDIT, read_json
 
     model = json.loads(
         ask_sumi(
@@ -194,24 +197,26 @@ def make_job(args, is_edit):
     own = model["presets"]["model"]
     size = args.size or ((512, 512) if on_gpu else (256, 256))
     steps = args.steps or (min(own["steps"], 20) if on_gpu else min(own["steps"], 4))
+    listed = read_json(args.checkpoint / "model_index.json").get("sample_sigmas")  # they say how many steps there are
+    steps = len(listed) if listed else steps
     paths = [Path(path) for path in args.image]
-    if is_edit and not paths:
+    if name in EDITS and not paths:
         paths = [args.out / "picture.png"]
         make_picture(paths[0])
     if steps < 2:
         give_up("--steps 1: diffusers' own schedule is not finite with one step of every model; give 2 or more")
-    if paths and not is_edit:
+    if paths and name not in MAY_EDIT:
         give_up("--image is for models that edit pictures, and this one does not")
     for path in paths:
         if not path.is_file():
             give_up(f"there is no picture {path}")
     return {
-        "prompt": args.prompt or (EDIT_PROMPT if is_edit else PROMPT),
+        "prompt": args.prompt or (EDIT_PROMPT if paths else PROMPT),
         "width": size[0],
         "height": size[1],
         "steps": steps,
         "picture_paths": paths,
-        "pictures": [Image.open(path).convert("RGB") for path in paths],
+        "pictures": [Image.open(path).convert("RGBA" if model["has_alpha"] else "RGB") for path in paths],
     }
 
 
@@ -311,7 +316,7 @@ def judge_vocabulary(args, reference, verdicts):
             note += f"; {texts[i]!r} is {answer[i]} in sumi and {list(wanted[i])} in the reference"
         verdicts.add(
             "tokenizer",
-            f"texts of the vocabulary{'' if folder == 'tokenizer' else f' of {folder}'}",
+            f"texts of the vocabulary{'' if folder in ('tokenizer', 'processor') else f' of {folder}'}",
             not wrong and len(answer) == len(texts),
             note=note,
         )
@@ -575,12 +580,12 @@ def prepare(args):
 
 def compare(args, timed, hashes):
     """Runs both. Returns the verdicts, what was compared, and the reference's picture."""
-    from verify_reference import EDITS, open_reference
+    from verify_reference import open_reference
 
     name, reference = open_reference(args.reference, args.device, args.offload, say, args.reference_path)
     if not args.ignore_memory:
         reference.check_memory()
-    job = make_job(args, name in EDITS)
+    job = make_job(args, name)
     say(
         f"sumi and {name} on {args.checkpoint}: {job['width']}x{job['height']}, {job['steps']} steps, "
         f"on the {'GPU' if args.device == 'cuda' else 'CPU'}"

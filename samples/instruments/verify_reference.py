@@ -56,6 +56,8 @@ class _GivenIds:
         result = self.inner(*arguments, **named)
         ids = torch.tensor([[int(i) for i in self.ids.pop(0)]])
         result["input_ids"], result["attention_mask"] = ids, torch.ones_like(ids)
+        if "mm_token_type_ids" in result:  # of Qwen3-VL's processor: which ids are pictures
+            result["mm_token_type_ids"] = (ids == self.inner.image_token_id).int()
         return result
 
 
@@ -141,7 +143,7 @@ class Reference:
 
 
 def to_bytes(image):
-    """[H, W, 3] bytes of what a VAE returns."""
+    """[H, W, 3] bytes of what a VAE returns; [H, W, 4] where it makes alpha."""
     image = (image.float() / 2 + 0.5).clamp(0, 1)[0].permute(1, 2, 0).cpu().numpy()
     return (image * 255).round().astype(numpy.uint8)
 
@@ -219,6 +221,7 @@ class Diffusers(Reference):
             pipe.transformer = _Stub(read_json(self.folder / "transformer" / "config.json"))
             self.read_pictures_with_pillow(pipe)
             if given_ids is not None:
+                self.drop_rows(pipe, [ids[0] for ids in given_ids])
                 for name in ("processor", "tokenizer"):
                     if getattr(pipe, name, None) is not None:
                         setattr(pipe, name, _GivenIds(getattr(pipe, name), [ids[0] for ids in given_ids]))
@@ -274,6 +277,9 @@ class Diffusers(Reference):
     def watch_times(self, pipe):
         pass
 
+    def drop_rows(self, pipe, given_ids):
+        pass
+
     def mark_picture_tokens(self, pipe, forward, named):
         pass
 
@@ -281,7 +287,7 @@ class Diffusers(Reference):
         pass
 
     def decode(self, dtype, latents):
-        """[H, W, 3] bytes."""
+        """As to_bytes."""
         with self.loaded(dtype, ["vae"]) as pipe, torch.no_grad():
             image = self.to_vae(pipe.vae, torch.from_numpy(latents)[None].to(self.device, dtype))
             return to_bytes(image)
@@ -377,6 +383,40 @@ class QwenImage(Diffusers):
 
 class QwenImageEditPlus(QwenImage):
     takes_list = True
+
+
+class QwenImage21(QwenImage):
+    takes_list = True
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.pads = {}  # by rows of features: which of them stand for pictures. They follow from the number of rows
+
+    def tokenizers(self):
+        from transformers import AutoTokenizer
+
+        return [("processor", AutoTokenizer.from_pretrained(str(self.folder / "processor")))]
+
+    def features_of(self, outputs, prompts):
+        self.pads.update({embeds.shape[1]: pads for embeds, _, pads in outputs})
+        return [embeds[0] for embeds, _, _ in outputs]
+
+    def outputs_of(self, features, dtype):
+        return [(f[None], None, self.pads[len(f)].to(f.device)) for f in features]
+
+    def pack(self, latents):
+        return latents.flatten(2).transpose(1, 2)
+
+    def unpack(self, latents, like):
+        return latents.transpose(1, 2).reshape(latents.shape[0], *like.shape)
+
+    def drop_rows(self, pipe, given_ids):
+        """The rows of the system's turn, up to the next <|im_start|>: another tokenizer may need more ids for it."""
+        ids = [int(i) for i in given_ids[0]]
+        pipe._drop_idx = ids.index(ids[0], 1)
+
+    def read_pictures_with_pillow(self, pipe):
+        pass  # the pipeline itself resizes pictures, with Pillow, to sizes that its processor leaves as they are
 
 
 def stand_in_for_flash_attention():
@@ -659,8 +699,10 @@ FAMILIES = {
     "QwenImagePipeline": QwenImage,
     "QwenImageEditPipeline": QwenImage,
     "QwenImageEditPlusPipeline": QwenImageEditPlus,
+    "QwenImage21Pipeline": QwenImage21,
 }
-EDITS = ("QwenImageEditPipeline", "QwenImageEditPlusPipeline")
+EDITS = ("QwenImageEditPipeline", "QwenImageEditPlusPipeline")  # they need a picture
+MAY_EDIT = (*EDITS, "QwenImage21Pipeline")
 
 
 def open_reference(folder, device, offload, say, source=None):
