@@ -253,6 +253,13 @@ static bool is_whole_weight(const sumi_adapter_file* file, const char* name)
     return find_target(file->network, &layer, false) != NULL || find_target(file->network, &layer, true) != NULL;
 }
 
+// Whether the name is of the vision tower, which prompts with references run through and adapters do not change.
+static bool is_of_vision_tower(const sumi_adapter_file* file, const char* name)
+{
+    return file->network->info.prompts_read_references
+        && (strstr(name, "visual.") != NULL || strstr(name, "visual_") != NULL);
+}
+
 // What a file without a layer for this model is refused with.
 static sumi_result check_matches(const sumi_adapter_file* file, sumi_error* error)
 {
@@ -267,6 +274,12 @@ static sumi_result check_matches(const sumi_adapter_file* file, sumi_error* erro
     char names[256] = "";
     size_t used = 0;
     for (size_t i = 0; i < layers->unknown_count && i < SUMI_ADAPTER_SHOWN_NAMES && used < sizeof names; i++) {
+        if (is_of_vision_tower(file, layers->unknown_names[i])) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "%s: %s changes the vision tower, which is not supported; use an adapter without such "
+                             "layers",
+                             file->path, layers->unknown_names[i]);
+        }
         if (is_whole_weight(file, layers->unknown_names[i])) {
             return sumi_fail(
                 error, SUMI_NOT_SUPPORTED,
