@@ -198,6 +198,7 @@ for budget in 64K 256K; do # a prompt has no VAE to tile, so there is nothing sm
     code=$?
     expect_code "a prompt in $budget" 1
     expect_text "a prompt in $budget" "memory_budget_bytes allows" "$err"
+    expect_text "and its option" "^  the option is --memory-budget$" "$err" # encode has no --size and no --batch
     expect_no_file "a prompt in $budget" "$folder/x.safetensors"
 done
 expect_no_file "failures leave no picture" "$folder/x.png"

@@ -153,8 +153,9 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
         result == SUMI_NOT_SUPPORTED || (result >= SUMI_NO_DEVICE && result <= SUMI_DEVICE_UNSUPPORTED);
     if (is_absent && session->args->backend == SUMI_BACKEND_CUDA)
         fprintf(stderr, "  --backend cpu works on every machine\n");
-    if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
     const struct member_option* option = find_option(session->detail);
+    // What could be smaller, a prompt, an image, a batch or the references, is in the detail.
+    if (result == SUMI_BUDGET_TOO_SMALL && !option) fprintf(stderr, "  the option is --memory-budget\n");
     if (option) fprintf(stderr, "  the option is %s\n", option->option);
     else print_path_options(session->detail);
     // A wish that this model cannot fulfil is a wrong argument, too.
