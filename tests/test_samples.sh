@@ -385,6 +385,8 @@ if [ -x "$bin/bench" ]; then # wants POSIX
         check "bench's report has \"$row\"" grep -qE "^\\| $row +\\| +[0-9]" "$folder/report"
     done
     check "bench without the text encoders" bench --synthetic newbie-tiny --without-text-encoder
+    check "bench guides without the text encoder" "$bin/bench" --synthetic tiny --variant base --without-text-encoder --report --short --sizes 64 --steps 1 --guided-steps 2 --batch 1 --seconds 0 &&
+        check "bench reports it" grep -qE '^\| guided picture of 2 steps, 64x64 +\| +[0-9]' "$out"
     for stored in q4_k fp8; do check "bench, stored as $stored, with outliers" bench --synthetic newbie-tiny --stored $stored --outliers; done
     check "bench writes GGUF" "$bin/bench" --synthetic newbie-tiny --stored q4_k --write "$folder/stored" && check "bench reads it" bench --synthetic newbie-tiny --model "$folder/stored"
     check "the file has blocks" "$bin/sumi" inspect "$folder/stored" && check "Q4_K, and Q8_0 where rows are no multiple of 256" grep -qE '^    types  +BF16: [0-9]+ tensors.*; Q8_0: 43 tensors.*; Q4_K: 7 tensors' "$out"

@@ -235,8 +235,8 @@ static bool load_prompt(bench* b)
 }
 
 // A prompt of `tokens` rows of random features, with the vector of a second encoder and the pictures that it refers to,
-// in the form of sumi_prompt_save.
-static bool make_prompt(bench* b, int32_t tokens)
+// in the form of sumi_prompt_save; in place of *io_prompt.
+static bool make_prompt(bench* b, int32_t tokens, sumi_prompt** io_prompt)
 {
     char json[1024], others[512] = "";
     if (is_klein(b)) tokens = KLEIN_ROWS;
@@ -277,9 +277,16 @@ static bool make_prompt(bench* b, int32_t tokens)
     const bool made = check(b, sumi_prompt_load(b->model, data, bytes, &prompt), "making a prompt");
     free(data);
     if (!made) return false;
-    sumi_prompt_release(b->prompt);
-    b->prompt = prompt;
+    sumi_prompt_release(*io_prompt);
+    *io_prompt = prompt;
     return true;
+}
+
+// Of as many rows as the text "" has.
+static bool make_empty(bench* b)
+{
+    const int32_t tokens = synthetic_template_rows(&b->synthetic);
+    return make_prompt(b, tokens > 0 ? tokens : 1, &b->empty);
 }
 
 // A text that becomes `tokens` rows of features with the synthetic tokenizer, pictures and padding apart; about as many
@@ -1417,9 +1424,10 @@ static bool run(bench* b)
     double ignored;
     if (!open_model(b)
         || !(b->prompt_path    ? load_prompt(b)
-             : b->without_text ? make_prompt(b, b->tokens)
+             : b->without_text ? make_prompt(b, b->tokens, &b->prompt)
                                : measure_text(b, &ignored))
-        || ((is_newbie(b) || b->guided_steps > 0) && has_text_encoder(b) && !encode_empty(b)) || !open_controls(b))
+        || ((is_newbie(b) || b->guided_steps > 0) && has_text_encoder(b) && !encode_empty(b))
+        || (b->guided_steps > 0 && b->without_text && !make_empty(b)) || !open_controls(b))
         return false;
     return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }
