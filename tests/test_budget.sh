@@ -70,6 +70,17 @@ says "the sum" 0 "3 programs took 1160 s of 1200: 580 s on two cores of 600" run
 says "above the budget it is printed" 0 "this is more than the budget" run 1150 1200 1
 says "and by a quarter more it fails" 1 "FAILED: the programs take a quarter more than the budget" run 1450 1500 1
 says "and not on a machine that is slower by that much" 0 "budget: 2 passed, 0 failed" run 1450 1500 1.5
+# A machine on which programs of a build take longer than the yardstick says.
+beside() { # how many times as long the others take, and one
+    for i in 1 2 3 4 5 6; do echo "gcc/asan/test_$i 10 $(awk "BEGIN { print 10 * $1 }")"; done >"$folder/times"
+    echo "gcc/asan/test_a 10 $(awk "BEGIN { print 10 * $2 }")" >>"$folder/times"
+    echo 0.5 >"$folder/yardsticks"
+    echo "run_one 10 gcc/asan/test_a $busy" >"$folder/commands"
+    tests/budget.sh "$folder" "$folder/yardstick"
+}
+says "twice its time is more where all programs of its build take longer" 0 "half of gcc/asan takes more than 1.50 times its time" beside 1.5 2.9
+says "one of them fails all the same" 1 "FAILED: gcc/asan/test_a takes" beside 1.5 3.1
+says "where they do not, it fails at twice" 1 "FAILED: gcc/asan/test_a takes" beside 0.9 2.1
 says "without a run there is nothing to hold" 2 "usage" tests/budget.sh "$folder/tests" "$folder/yardstick"
 
 echo "test_budget: $passed passed, $failed failed, 0 skipped"
