@@ -17,10 +17,7 @@ void generate(Viewer& viewer)
     viewer.canvas = Canvas::PICTURE;
     viewer.watches = true;
     end_compare(viewer);
-    Settings settings = current_settings(viewer);
-    const sumi_size size = settings.has_size_of_references() ? viewer.generator.size_of(settings) : sumi_size{};
-    if (size.width > 0) settings.width = size.width, settings.height = size.height;
-    add_to_queue(viewer, settings, viewer.picture_count);
+    add_to_queue(viewer, current_settings(viewer), viewer.picture_count);
     if (!viewer.keeps_seed) roll_seed(viewer);
 }
 

@@ -3,10 +3,22 @@
 #include <algorithm>
 #include <cstring>
 
+// Sets the size of pictures whose size follows from their references. Returns false while nobody can tell it, because the
+// engine is lent to the worker thread.
+static bool settle_size(Viewer& viewer, Settings& settings)
+{
+    if (!settings.has_size_of_references()) return true;
+    if (!viewer.generator.can_tell_size()) return false;
+    const sumi_size size = viewer.generator.size_of(settings);
+    if (size.width > 0) settings.width = size.width, settings.height = size.height;
+    return true;
+}
+
 void add_to_queue(Viewer& viewer, const Settings& settings, int picture_count)
 {
     std::deque<QueuedJob>& jobs = viewer.queue.jobs;
     jobs.push_back({viewer.queue.next_number++, settings, picture_count, 0});
+    (void)settle_size(viewer, jobs.back().settings); // for its tile; if it cannot be told, advance_queue asks again
     if (jobs.size() > 1) viewer.report.event(viewer.now, "queued %zu", jobs.size() - 1);
 }
 
@@ -56,6 +68,7 @@ void advance_queue(Viewer& viewer)
     QueuedJob& job = jobs.front();
     if (!find_adapters(viewer, job.settings) || !find_control(viewer, job.settings))
         return; // some are being read still
+    if (!settle_size(viewer, job.settings)) return;
     Settings settings = job.settings;
     settings.seed += (uint64_t)job.started_count++;
     start(viewer, settings);
