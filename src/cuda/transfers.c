@@ -25,8 +25,9 @@ static bool is_written(const sumi_plan* plan, sumi_value value)
 
 static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
 
-// Pages of the ring buffer for a plan: twice its inputs, if the largest is not smaller, so that the next job writes its
-// inputs while slices of this one are in flight. The engine writes no results of activations and bytes.
+// Pages that a plan needs in the ring buffer: its inputs twice, because the next job writes its inputs while slices of
+// this one are in flight, but at most SUMI_CUDA_RING_PAGES. Activations and bytes that an op writes do not count: the
+// engine only reads them.
 static size_t ring_pages_of(const sumi_plan* plan)
 {
     uint64_t bytes = 0;
@@ -140,10 +141,11 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     return SUMI_OK;
 }
 
-// The address of an offset in pages. Reduces *io_bytes to the bytes in the same page.
-static unsigned char* page_at(unsigned char* const* pages, uint64_t offset, uint64_t* io_bytes)
+// The address of an offset in `count` pages. Reduces *io_bytes to the bytes in the same page.
+static unsigned char* page_at(unsigned char* const* pages, size_t count, uint64_t offset, uint64_t* io_bytes)
 {
-    SUMI_ASSERT(*io_bytes > 0);
+    SUMI_ASSERT(*io_bytes > 0 && offset / SUMI_CUDA_PAGE < count);
+    (void)count;
     const uint64_t in_page = offset % SUMI_CUDA_PAGE, remaining_bytes = SUMI_CUDA_PAGE - in_page;
     *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
     return pages[offset / SUMI_CUDA_PAGE] + in_page;
@@ -187,7 +189,7 @@ static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_offset >= cuda->ring_count * SUMI_CUDA_PAGE) cuda->ring_offset = 0;
     SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->ring_count > 0);
-    unsigned char* destination = page_at(cuda->ring, cuda->ring_offset, io_bytes);
+    unsigned char* destination = page_at(cuda->ring, cuda->ring_count, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) wait_for_oldest_write(cuda);
     // Copies end in order, so it waits for all up to the newest one that overlaps.
@@ -251,7 +253,7 @@ static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cu
     cuda->is_end_newest = false;
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
         piece = info->bytes - done;
-        unsigned char* to = page_at(cuda->pages, mirror->offset + done, &piece);
+        unsigned char* to = page_at(cuda->pages, cuda->page_count, mirror->offset + done, &piece);
         SUMI_CU(
             driver,
             cuMemcpyDtoHAsync(to, cuda->stock.arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
@@ -299,7 +301,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     if (!has_mirror) memset(into, 0, (size_t)bytes);
     for (uint64_t done = 0, piece; has_mirror && done < bytes; done += piece) {
         piece = bytes - done;
-        const unsigned char* from = page_at(cuda->pages, mirror->offset + offset + done, &piece);
+        const unsigned char* from = page_at(cuda->pages, cuda->page_count, mirror->offset + offset + done, &piece);
         memcpy((unsigned char*)into + done, from, (size_t)piece);
     }
 }
