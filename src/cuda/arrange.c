@@ -139,19 +139,23 @@ static bool can_keep_e4m3(const sumi_plan* plan, sumi_value value)
     return can;
 }
 
+// Whether the op is an attention whose own q and k are marked as e4m3 and that reads kept ones.
+static bool reads_kept_beside_e4m3(const sumi_plan* plan, const sumi_op* op)
+{
+    return op->kind == SUMI_OP_ATTENTION && op->in[2].id != 0 && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3);
+}
+
 // q and own k are e4m3 only where the kept k are too. Where one reader of kept ones cannot have e4m3, none has.
 static void mark_kept_keys(sumi_plan* plan)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        if (op->kind == SUMI_OP_ATTENTION && op->in[2].id != 0 && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3)
-            && !can_keep_e4m3(plan, op->in[2]))
+        if (reads_kept_beside_e4m3(plan, op) && !can_keep_e4m3(plan, op->in[2]))
             plan->values[op->in[0].id - 1].marks &= (uint8_t)~SUMI_CUDA_VALUE_QK_E4M3;
     }
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        if (op->kind == SUMI_OP_ATTENTION && op->in[2].id != 0 && is_marked(plan, op->in[0], SUMI_CUDA_VALUE_QK_E4M3))
-            plan->values[op->in[2].id - 1].marks |= SUMI_CUDA_VALUE_KEPT_E4M3;
+        if (reads_kept_beside_e4m3(plan, op)) plan->values[op->in[2].id - 1].marks |= SUMI_CUDA_VALUE_KEPT_E4M3;
     }
 }
 
