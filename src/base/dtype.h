@@ -85,6 +85,7 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
 float sumi_bf16_to_float(uint16_t bits);
 uint16_t sumi_float_to_bf16(float value); // rounds to nearest even; NaN becomes 0x7fc0
 void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // source and into do not overlap
+static inline bool sumi_bf16_is_finite(uint16_t value) { return (value & 0x7f80u) != 0x7f80u; }
 float sumi_f16_to_float(uint16_t bits);
 uint16_t sumi_float_to_f16(float value); // rounds to nearest even; NaN becomes a quiet NaN of the same sign
 #endif

@@ -392,9 +392,10 @@ static size_t read_saved_halves(const sumi_tensor_set* set, int32_t encoder, uin
     const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[encoder]);
     const size_t count = (size_t)tensor->shape[0] * (size_t)tensor->shape[1];
     memcpy(into, tensor->data, count * sizeof *into);
-    size_t bad = 0, first = count;
-    for (size_t i = 0; i < count; i++) bad += (into[i] & 0x7f80u) == 0x7f80u;
-    for (size_t i = count; i-- > 0 && bad > 0;) first = (into[i] & 0x7f80u) == 0x7f80u ? i : first;
+    int32_t bad = 0; // without a branch per value, as in first_not_finite
+    for (size_t i = 0; i < count; i++) bad += !sumi_bf16_is_finite(into[i]);
+    size_t first = bad == 0 ? count : 0;
+    while (first < count && sumi_bf16_is_finite(into[first])) first++;
     return first;
 }
 

@@ -282,7 +282,7 @@ static size_t count_not_finite_bf16(const uint16_t* halves, size_t count)
 {
     SUMI_ASSERT(count <= MOST_HALVES);
     uint16_t bad = 0;
-    for (size_t i = 0; i < count; i++) bad = (uint16_t)(bad + ((halves[i] & 0x7f80u) == 0x7f80u));
+    for (size_t i = 0; i < count; i++) bad = (uint16_t)(bad + !sumi_bf16_is_finite(halves[i]));
     return bad;
 }
 
