@@ -600,11 +600,8 @@ TEST(places_change_beside_the_pump_thread)
 // that nobody uses any more. Calls of one thread change what a prompt has in other forms, beside jobs that read it.
 TEST(prompts_are_released_beside_the_pump_thread)
 {
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc ed = host_desc(&s_host);
-    ed.pump = SUMI_PUMP_THREAD;
     sumi_model* model;
-    sumi_engine* engine = open_engine(&ed, &model);
+    sumi_engine* engine = threaded_engine(&model);
     CHECK(engine != NULL);
     if (engine == NULL) return;
     sumi_prompt* const prompts[2] = {encode_prompt(engine, model, "an owl"), encode_prompt(engine, model, "a fox")};
