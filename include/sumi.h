@@ -1061,9 +1061,9 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 // in e4m3 (FlashAttention-3, Shah et al. 2024, without its rotation of q and k), v less a mean of each of its channels
 // (SageAttention2, Zhang et al. 2024), for heads of 96 or 128 channels, which all supported transformers have. All other
 // GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in bfloat16, for heads of 64, 96 or
-// 128 channels. Keys that are computed once for all steps (of text and references, by models that keep them) are in e4m3
-// too on 9.0; on all other GPUs attention that reads them is in bfloat16. At Z-Image's size the error of a prediction is
-// 1.2 times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes
+// 128 channels. Keys that are computed once for all steps (of text and references, by models that keep them) are in
+// e4m3 too on 9.0; on all other GPUs attention that reads them is in bfloat16. At Z-Image's size the error of a
+// prediction is 1.2 times that of PyTorch's bfloat16 (BF16: 0.8 times). On an H200, with weights in INT8, it takes
 // 0.94 of the time that it takes with BF16 attention.
 
 // ---- Encoded prompts ------------------------------------------------------------------------------------------------
@@ -1117,8 +1117,8 @@ typedef struct sumi_prompt_info {
 } sumi_prompt_info;
 // Returns the features of every text encoder, the number of references and the adapters; all zero for NULL. A prompt
 // takes 4 bytes for each value of its features. On a GPU it takes 6, because jobs read them in bfloat16: features that
-// were encoded there become float32 at the first call, and float32 becomes bfloat16 when the first job is submitted with
-// it.
+// were encoded there become float32 at the first call, and float32 becomes bfloat16 when the first job is submitted
+// with it.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
 // Writes a prompt as bytes, for a game to ship: the features of every text encoder, the references and the names of
 // the adapters, in safetensors format, portable between machines. Returns the number of bytes needed, and writes
