@@ -310,6 +310,12 @@ static bool cpu_evict(sumi_runner* runner, const sumi_plan* plan)
     return false;
 }
 
+static uint64_t cpu_arena_serial(const sumi_runner* runner)
+{
+    (void)runner;
+    return 0;
+}
+
 static void cpu_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity)
 {
     (void)runner;
@@ -411,6 +417,7 @@ static const sumi_runner_functions s_functions = {.destroy = cpu_destroy,
                                                   .trim = cpu_trim,
                                                   .evict = cpu_evict,
                                                   .capacity = cpu_capacity,
+                                                  .arena_serial = cpu_arena_serial,
                                                   .reserve = cpu_reserve,
                                                   .release = cpu_release,
                                                   .release_weights = cpu_release_weights,

@@ -217,6 +217,8 @@ static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint
     return sumi_cuda_note_result(cuda, result, error);
 }
 
+static uint64_t cuda_arena_serial(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->stock.arena_serial; }
+
 static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -633,6 +635,7 @@ static const sumi_runner_functions s_functions = {.destroy = cuda_destroy,
                                                   .reserve = sumi_cuda_runner_reserve,
                                                   .release = sumi_cuda_runner_release,
                                                   .release_weights = sumi_cuda_runner_release_weights,
+                                                  .arena_serial = cuda_arena_serial,
                                                   .start = cuda_start,
                                                   .write = sumi_cuda_runner_write,
                                                   .read = sumi_cuda_runner_read,

@@ -11,18 +11,6 @@
 
 #define ALIGN 64u // bytes; of constants and mirrors
 
-// Whether an op writes the value, or a part of it through a view.
-static bool is_written(const sumi_plan* plan, sumi_value value)
-{
-    for (size_t i = 0; i < plan->op_count; i++) {
-        const sumi_value out = plan->ops[i].out;
-        if (out.id == value.id || sumi_plan_info(plan, out)->base.id == value.id
-            || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id))
-            return true;
-    }
-    return false;
-}
-
 static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
 
 // Pages that a plan needs in the ring buffer: its inputs twice, because the next job writes its inputs while slices of
@@ -34,7 +22,8 @@ static size_t ring_pages_of(const sumi_plan* plan)
     for (size_t v = 0; v < plan->value_count; v++) {
         const sumi_value_info* info = &plan->values[v];
         const bool may_be_result = info->element == SUMI_ELEMENT_ACTIVATION || info->element == SUMI_ELEMENT_BYTE;
-        if (info->bound && !(may_be_result && is_written(plan, (sumi_value){(int32_t)v + 1}))) bytes += info->bytes;
+        if (info->bound && !(may_be_result && sumi_plan_writes(plan, (sumi_value){(int32_t)v + 1})))
+            bytes += info->bytes;
     }
     const size_t pages = pages_of(2 * bytes + 1);
     return pages < SUMI_CUDA_RING_PAGES ? pages : SUMI_CUDA_RING_PAGES;
@@ -46,7 +35,7 @@ sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     const sumi_plan* plan = record->held.plan;
     int32_t count = 0;
     for (size_t v = 0; v < plan->value_count; v++)
-        count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
+        count += plan->values[v].bound && sumi_plan_writes(plan, (sumi_value){(int32_t)v + 1});
     record->mirrors = sumi_alloc_zero(cuda->heap, (size_t)(count + 1) * sizeof *record->mirrors);
     if (record->mirrors == NULL)
         return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
@@ -55,7 +44,7 @@ sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     record->ring_pages = ring_pages_of(plan);
     for (size_t v = 0; v < plan->value_count; v++) {
         const sumi_value value = {(int32_t)v + 1};
-        if (!plan->values[v].bound || !is_written(plan, value)) continue;
+        if (!plan->values[v].bound || !sumi_plan_writes(plan, value)) continue;
         sumi_cuda_mirror* mirror = &record->mirrors[record->mirror_count++];
         *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_end};
         record->mirror_end += sumi_align(plan->values[v].bytes, ALIGN);
@@ -103,7 +92,7 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
     uint64_t constants = 0, mirrors = 0;
     for (size_t i = 0; i < plan->constant_count; i++) constants += sumi_align(plan->constants[i].bytes, ALIGN);
     for (size_t v = 0; v < plan->value_count; v++) {
-        if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
+        if (plan->values[v].bound && sumi_plan_writes(plan, (sumi_value){(int32_t)v + 1}))
             mirrors += sumi_align(plan->values[v].bytes, ALIGN);
     }
     return (ring_pages_of(plan) + pages_of(mirrors)) * (uint64_t)SUMI_CUDA_PAGE + sumi_device_block_bytes(constants);

@@ -20,6 +20,7 @@ void sumi_device_settle(sumi_device_stock* stock)
 
 void sumi_device_drop_all_recordings(sumi_device_stock* stock)
 {
+    stock->arena_serial++;
     for (size_t i = 0; i < stock->plan_count; i++) {
         stock->port->functions->drop_recordings(stock->port, stock->plans[i]);
         stock->plans[i]->is_reserved = false;

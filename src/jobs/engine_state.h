@@ -40,6 +40,7 @@
 #include "base/platform.h"
 #include "jobs/buffers.h"
 #include "jobs/deadline.h"
+#include "jobs/held_inputs.h"
 #include "jobs/job.h"
 #include "jobs/job_memory.h"
 #include "jobs/load_kernels.h"
@@ -113,6 +114,7 @@ struct sumi_engine {
     sumi_plan_cache cache;
     sumi_workspace workspace;
     sumi_runs runs;
+    sumi_held_inputs held_inputs;
     sumi_frame_limits frame;
     sumi_deadline_state deadline;
     sumi_tempo tempo;

@@ -270,6 +270,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     SUMI_ASSERT(state == SUMI_JOB_DONE || state == SUMI_JOB_FAILED || state == SUMI_JOB_CANCELLED);
     SUMI_ASSERT((error->result == SUMI_OK) == (state == SUMI_JOB_DONE));
     if (engine->jobs.running == slot || engine->jobs.draining == slot) {
+        if (state != SUMI_JOB_DONE) sumi_held_inputs_forget(&engine->held_inputs);
         if (slot->functions->stop != NULL) slot->functions->stop(engine, slot);
         if (engine->jobs.running == slot) engine->jobs.running = NULL;
         else engine->jobs.draining = NULL;

@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "jobs/buffers.h"
 #include "jobs/engine_state.h"
+#include "jobs/held_inputs.h"
 #include "jobs/job.h"
 #include "jobs/job_controls.h"
 #include "jobs/job_pictures.h"
@@ -61,6 +62,15 @@ static void write_value(sumi_engine* engine, const sumi_plan_job* job, const sum
                                      bytes->count);
 }
 
+// The value was written to its end with what this prompt has, and holds it for the runs that follow.
+static void note_held(const sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t* held,
+                      uint64_t prompt_serial)
+{
+    SUMI_ASSERT(!sumi_plan_writes(&job->progress.entry->plan, value)); // a run changes no input
+    (void)job, (void)value;
+    sumi_held_inputs_note(&engine->held_inputs, held, prompt_serial);
+}
+
 // Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
 static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
 {
@@ -94,7 +104,7 @@ static void write_ids_and_steps(sumi_engine* engine, sumi_job_slot* slot)
 }
 
 // Writes the next piece of the features of prompts that the host program gave encoded. They are elements of activations
-// already.
+// already. Those that the run before has left in the arena stay.
 static void write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done)
 {
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
@@ -108,6 +118,9 @@ static void write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_
             const sumi_pipeline_rows features = pipeline->features[p][e];
             if (prompt->text != NULL || features.value.id == 0) continue;
             const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
+            uint64_t* held = &engine->held_inputs.features[p][e];
+            if (job->progress.moved_values == before && sumi_held_inputs_has(held, prompt->source->serial))
+                job->progress.moved_values += count;
             if (job->progress.moved_values < before + count) {
                 const size_t offset = job->progress.moved_values - before,
                              piece = count - offset < most ? count - offset : most;
@@ -117,6 +130,7 @@ static void write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_
                 *out_done = false;
                 job->progress.moved_values += piece;
                 write_value(engine, job, &part, (const char*)prompt->features[e] + offset * element_bytes);
+                if (offset + piece == count) note_held(engine, job, features.value, held, prompt->source->serial);
                 return;
             }
             before += count;
@@ -307,6 +321,12 @@ static bool is_packed(const sumi_reference* reference, int32_t channels)
         && source->row_bytes == channels * source->width;
 }
 
+// The serial of the prompt that keeps the references; 0: the host program gave them.
+static uint64_t keeper_of_references(const sumi_job_request* request)
+{
+    return request->references.are_of_prompt ? request->prompts[request->items[0].positive].source->serial : 0;
+}
+
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
 // tower use the same block; if both have the same size, the first is used for both.
 static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
@@ -326,7 +346,11 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER && vision.id == 0 && !is_prompt && is_packed(reference, channels)) {
+        uint64_t* held = &engine->held_inputs.references[index];
+        const uint64_t keeper = keeper_of_references(&job->request);
+        if (sumi_held_inputs_has(held, keeper)) return SUMI_OK;
         write_value(engine, job, &pixels, reference->source.data);
+        note_held(engine, job, pixels.value, held, keeper);
         return SUMI_OK;
     }
     if (stage == FOR_AUTOENCODER) {
@@ -335,8 +359,12 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
         const reference_window window = {reference->sizes.left, reference->sizes.top, read};
         SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
         if (!*out_done) return SUMI_OK;
-        if (is_prompt) memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
-        else write_value(engine, job, &pixels, workspace->first.data);
+        if (is_prompt) {
+            memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
+            return SUMI_OK;
+        }
+        engine->held_inputs.references[index] = 0;
+        write_value(engine, job, &pixels, workspace->first.data);
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) return resize_before_vision(engine, job, reference, out_done, error);

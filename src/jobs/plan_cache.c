@@ -488,7 +488,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_requ
     SUMI_ASSERT(oldest->model == request.model && key.used <= cache->key.bytes);
     memcpy(oldest->key, key.base, (size_t)key.used);
     oldest->key_bytes = (size_t)key.used;
-    oldest->used = ++cache->uses;
+    oldest->serial = oldest->used = ++cache->uses;
     *out_entry = oldest;
     return SUMI_OK;
 }

@@ -87,7 +87,8 @@ typedef struct sumi_plan_entry {
     sumi_accuracy step; // of the wall-clock predictions for the steps of this plan
     unsigned char* key;
     size_t key_bytes;
-    uint64_t used; // serial of the latest use; the entry with the lowest is replaced first
+    uint64_t serial; // of the plan: no other one of the engine has it
+    uint64_t used;   // serial of the latest use; the entry with the lowest is replaced first
 } sumi_plan_entry;
 
 // The state of the engine that plans depend on. The thread that holds the pump lock changes it and leaves a copy under

@@ -138,9 +138,7 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     prompt->reference_count = shape->reference_count;
     prompt->picture_channels = shape->picture_channels;
     snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);
-    sumi_mutex_lock(&engine->state_lock);
-    SUMI_LIST_INSERT(engine->prompts, prompt);
-    sumi_mutex_unlock(&engine->state_lock);
+    SUMI_OBJECT_ADD(prompts, prompt);
     *out_prompt = prompt;
     return SUMI_OK;
 }

@@ -17,6 +17,7 @@ typedef struct sumi_reference_place {
 struct sumi_prompt {
     sumi_engine* engine;
     sumi_prompt *next, **link;
+    uint64_t serial;
     int32_t user_count;   // protected by `state_lock`
     uint64_t block_bytes; // size of the block of this object, at least what the object needs
     char family[SUMI_FAMILY_BYTES];

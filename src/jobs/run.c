@@ -90,6 +90,8 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
     SUMI_ASSERT(entry->model != NULL && entry->slice_us != NULL);
     SUMI_ASSERT(engine->runs.current.entry == NULL && engine->runs.current.pending_count == 0);
     engine->runs.current = (sumi_run){.entry = entry};
+    sumi_held_inputs_begin(&engine->held_inputs, entry->serial,
+                           engine->runner->functions->arena_serial(engine->runner));
     engine->runner->functions->start(engine->runner, &entry->plan);
     enter_section(&engine->runs.current, 0);
     engine->runs.current.done_section = engine->runs.current.section;

@@ -178,6 +178,17 @@ const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value)
     return value.id > 0 && (size_t)value.id <= plan->value_count ? &plan->values[value.id - 1] : &s_none;
 }
 
+bool sumi_plan_writes(const sumi_plan* plan, sumi_value value)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_value out = plan->ops[i].out;
+        if (out.id == value.id || sumi_plan_info(plan, out)->base.id == value.id
+            || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id))
+            return true;
+    }
+    return false;
+}
+
 double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);

@@ -235,6 +235,8 @@ sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, i
 // these bytes if no third value prevents that; otherwise guest and host do not overlap.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
+// Whether an op writes the value, or a part of it through a view. Goes through all ops.
+bool sumi_plan_writes(const sumi_plan* plan, sumi_value value);
 static inline int32_t sumi_plan_rows(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->rows;

@@ -159,6 +159,8 @@ typedef struct sumi_runner_functions {
     void (*release_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
 
     // ---- Running ----------------------------------------------------------------------------------------------------
+    // A number that changes whenever the arena may have lost what it holds, other than by runs and writes. 0: always.
+    uint64_t (*arena_serial)(const sumi_runner* runner);
     // Begins a new run: writes the plan's constants. The inputs are written afterwards. Call only for a plan that was
     // prepared and reserved. Forgets a failure of the run before, but not a lost device.
     void (*start)(sumi_runner* runner, const sumi_plan* plan);
