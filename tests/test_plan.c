@@ -421,11 +421,13 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
 // Groups hold the slices of each section, in order, as many as their time has room for.
 static void check_groups(const sumi_plan* plan, float grouped_us)
 {
+    int32_t group_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         const sumi_section* section = &plan->sections[s];
         for (int32_t i = section->slice_begin, count; i < section->slice_end; i += count) {
             float us = 0.0f;
             count = plan->slices[i].group_count;
+            group_count++;
             CHECK(count >= 1 && i + count <= section->slice_end);
             if (count < 1) return;
             for (int32_t k = i; k < i + count; k++) {
@@ -436,6 +438,7 @@ static void check_groups(const sumi_plan* plan, float grouped_us)
             CHECK(i + count == section->slice_end || us + plan->slices[i + count].predicted_us > grouped_us * 0.999f);
         }
     }
+    CHECK_NUMBER(sumi_plan_count_groups(plan, &(sumi_grouping){.grouped_us = (uint32_t)grouped_us}), group_count);
 }
 
 TEST(plan_slices_are_grouped)
@@ -458,6 +461,15 @@ TEST(plan_slices_are_grouped)
         check_slices(&plan);
         check_groups(&plan, (float)grouped_us);
     }
+    // By times of their own: slices that take ten times as long.
+    float* times_us = malloc(plan.slice_count * sizeof *times_us);
+    for (size_t i = 0; i < plan.slice_count; i++) times_us[i] = 10.0f * plan.slices[i].predicted_us;
+    const sumi_grouping grouping = {times_us, 3000};
+    const int32_t count = sumi_plan_count_groups(&plan, &grouping);
+    sumi_plan_group_slices(&plan, &grouping);
+    CHECK_NUMBER(sumi_plan_count_groups(&plan, &(sumi_grouping){.grouped_us = 300}), count);
+    check_groups(&plan, 300.0f);
+    free(times_us);
     sumi_plan_end(&plan);
 }
 

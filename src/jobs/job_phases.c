@@ -32,10 +32,10 @@
 // Of one turn of phase TEXT: 0.1 to 0.2 ms. Most prompts take a tenth of it.
 #define TEXT_WORK 65536u
 
-// Whether the plan's slices should be grouped again, because groups take longer than they were planned to.
+// Whether the plan's slices should be grouped again for this call.
 static bool lacks_groups(const sumi_engine* engine, const sumi_plan_entry* entry)
 {
-    return !sumi_frame_limits_are_paced(&engine->frame) && sumi_plan_entry_has_long_group(entry);
+    return !sumi_frame_limits_are_paced(&engine->frame) && sumi_plan_entry_needs_grouping(entry);
 }
 
 // Finds or writes the plan, for fewer steps if the deadline requires it.

@@ -22,11 +22,13 @@
 // this thread and a step of a large model has hundreds of ops.
 #define GATHERED_US 4000
 // Where no call has a budget, slices are submitted as groups of this predicted time: a group takes as much of this
-// thread as a slice. It is half the time that may be submitted at once (frame_limits.h), because slices may take longer than
-// they were planned to; where they take less time, several groups are submitted at once.
-#define GROUPED_US 8000
-// A plan that would have more groups than this has groups of twice the time: the graphs of all plans together have a
-// limit (cuda/graphs.h), and slices without one are launched op by op.
+// thread as a slice. It is a little less than may always be submitted at once (frame_limits.h), because the same slices
+// do not take the same time in every step.
+#define GROUPED_US 14000
+#define LONG_GROUP_US 16000.0 // a longer group is too long
+// A plan that would have more groups than this has groups of two or four times the time: the graphs of all plans
+// together have a limit (cuda/graphs.h), and slices without one are launched op by op. Such a plan has long steps, of
+// which more may be submitted at once.
 #define MAX_GROUPS 256
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
@@ -300,44 +302,46 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     return plan->section_count;
 }
 
-static size_t group_size(const sumi_slice* first) { return first->group_count > 1 ? (size_t)first->group_count : 1; }
-
-static int32_t count_groups(const sumi_plan* plan)
+// The grouping by the measured times of slices, as far as they are known. The times are in the entry's scratch_us.
+static sumi_grouping grouping_by_times(const sumi_plan_entry* entry)
 {
-    int32_t count = 0;
-    for (size_t i = 0; i < plan->slice_count; i += group_size(&plan->slices[i])) count++;
-    return count;
-}
-
-// Groups the slices by their measured times, as far as they are known.
-static void group_slices(sumi_plan_entry* entry)
-{
-    sumi_plan* plan = &entry->plan;
+    const sumi_plan* plan = &entry->plan;
     for (size_t i = 0; i < plan->slice_count; i++) {
         const float measured_us = entry->slice_us[entry->kind_first[i]];
         entry->scratch_us[i] = measured_us > 0.0f ? measured_us : plan->slices[i].predicted_us;
     }
-    sumi_plan_group_slices(plan, entry->scratch_us, GROUPED_US);
-    if (count_groups(plan) > MAX_GROUPS) sumi_plan_group_slices(plan, entry->scratch_us, 2 * GROUPED_US);
+    sumi_grouping grouping = {entry->scratch_us, GROUPED_US};
+    while (grouping.grouped_us < 4 * GROUPED_US && sumi_plan_count_groups(plan, &grouping) > MAX_GROUPS)
+        grouping.grouped_us *= 2;
+    return grouping;
 }
 
-bool sumi_plan_entry_has_long_group(const sumi_plan_entry* entry)
+static void group_slices(sumi_plan_entry* entry)
 {
+    const sumi_grouping grouping = grouping_by_times(entry);
+    sumi_plan_group_slices(&entry->plan, &grouping);
+}
+
+bool sumi_plan_entry_needs_grouping(const sumi_plan_entry* entry)
+{
+    if (!entry->has_groups) return false;
     const sumi_plan* plan = &entry->plan;
-    bool has_long = false;
-    for (size_t i = 0, count; entry->has_groups && i < plan->slice_count && !has_long; i += count) {
+    const sumi_grouping grouping = grouping_by_times(entry);
+    const double long_us = LONG_GROUP_US / GROUPED_US * grouping.grouped_us;
+    int32_t count = 0;
+    for (size_t i = 0; i < plan->slice_count; count++) {
+        const size_t first = i, end = i + (size_t)(plan->slices[i].group_count > 1 ? plan->slices[i].group_count : 1);
         double us = 0.0;
-        count = group_size(&plan->slices[i]);
-        for (size_t k = i; k < i + count; k++) us += (double)entry->slice_us[entry->kind_first[k]]; // 0: not known
-        has_long = count > 1 && us > SUMI_MAX_SUBMITTED_US;
+        for (; i < end; i++) us += (double)grouping.times_us[i];
+        if (end - first > 1 && us > long_us) return true;
     }
-    return has_long;
+    return 4 * count >= 5 * sumi_plan_count_groups(plan, &grouping);
 }
 
 void sumi_plan_entry_regroup(sumi_plan_entry* entry)
 {
-    SUMI_ASSERT(entry->model != NULL);
-    if (sumi_plan_entry_has_long_group(entry)) group_slices(entry);
+    SUMI_ASSERT(entry->model != NULL && sumi_plan_entry_needs_grouping(entry));
+    group_slices(entry);
 }
 
 // Measured times of ops change where slices end, but not what they compute.

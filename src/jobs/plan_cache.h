@@ -132,9 +132,10 @@ sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap
                                             sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
 
-// Whether a group takes longer than may be submitted at once, as far as the times of its slices are known. Its slices
-// are then submitted without a graph.
-bool sumi_plan_entry_has_long_group(const sumi_plan_entry* entry);
+// Whether the slices should be grouped again, because their measured times are not those that they were planned to
+// take: a group takes longer than may be submitted at once, so that its slices are submitted without its graph, or there
+// are many more groups than are needed.
+bool sumi_plan_entry_needs_grouping(const sumi_plan_entry* entry);
 // If so, groups the slices again, by their measured times. No slice of the plan may be in flight.
 void sumi_plan_entry_regroup(sumi_plan_entry* entry);
 

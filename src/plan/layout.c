@@ -374,26 +374,39 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
     return SUMI_OK;
 }
 
-static void group_section(sumi_plan* plan, const sumi_section* section, const float* times_us, float grouped_us)
+// The end of the group that begins with this slice of the section.
+static int32_t end_of_group(const sumi_plan* plan, const sumi_section* section, int32_t first,
+                            const sumi_grouping* grouping)
 {
     float group_us = 0.0f;
-    for (int32_t i = section->slice_begin, first = i; i < section->slice_end; i++) {
-        sumi_slice* slice = &plan->slices[i];
-        slice->group_count = 1;
-        const float us = times_us != NULL ? times_us[i] : slice->predicted_us;
-        if (i == first || group_us + us > grouped_us) {
-            first = i;
-            group_us = 0.0f;
-        }
-        plan->slices[first].group_count = i + 1 - first;
-        group_us += us;
+    for (int32_t i = first; i < section->slice_end; i++) {
+        group_us += grouping->times_us != NULL ? grouping->times_us[i] : plan->slices[i].predicted_us;
+        if (i > first && group_us > (float)grouping->grouped_us) return i;
     }
+    return section->slice_end;
 }
 
-void sumi_plan_group_slices(sumi_plan* plan, const float* times_us, uint32_t grouped_us)
+int32_t sumi_plan_count_groups(const sumi_plan* plan, const sumi_grouping* grouping)
 {
-    for (size_t s = 0; s < plan->section_count; s++)
-        group_section(plan, &plan->sections[s], times_us, (float)grouped_us);
+    int32_t count = 0;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        for (int32_t i = section->slice_begin; i < section->slice_end; count++)
+            i = end_of_group(plan, section, i, grouping);
+    }
+    return count;
+}
+
+void sumi_plan_group_slices(sumi_plan* plan, const sumi_grouping* grouping)
+{
+    for (size_t i = 0; i < plan->slice_count; i++) plan->slices[i].group_count = 1;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        for (int32_t i = section->slice_begin, end; i < section->slice_end; i = end) {
+            end = end_of_group(plan, section, i, grouping);
+            plan->slices[i].group_count = end - i;
+        }
+    }
 }
 
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error)
@@ -408,7 +421,7 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_e
         SUMI_TRY(slice_section(plan, section, slicing, error));
         section->slice_end = (int32_t)plan->slice_count;
     }
-    sumi_plan_group_slices(plan, NULL, slicing->grouped_us);
+    sumi_plan_group_slices(plan, &(sumi_grouping){.grouped_us = slicing->grouped_us});
 #ifdef SUMI_CHECKED
     SUMI_TRY(sumi_plan_validate_slices(plan, error));
 #endif

@@ -195,9 +195,15 @@ typedef struct sumi_slicing {
 } sumi_slicing;
 // Cuts all sections into slices.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_slicing* slicing, sumi_error* error);
-// Groups the slices again (sumi_slicing.grouped_us), by these times of all slices or by their predictions (NULL). No
-// slice of the plan may be submitted as part of a group until the plan has been prepared again.
-void sumi_plan_group_slices(sumi_plan* plan, const float* times_us, uint32_t grouped_us);
+typedef struct sumi_grouping {
+    const float* times_us; // of all slices; NULL: their predictions
+    uint32_t grouped_us;   // as in sumi_slicing
+} sumi_grouping;
+// Groups the slices again. No slice of the plan may be submitted as part of a group until the plan has been prepared
+// again.
+void sumi_plan_group_slices(sumi_plan* plan, const sumi_grouping* grouping);
+// How many groups that makes.
+int32_t sumi_plan_count_groups(const sumi_plan* plan, const sumi_grouping* grouping);
 // The number of output channels for which the time of a convolution is predicted: at least 16. A convolution gathers
 // its taps no matter how many channels it computes, so 3 channels take about as long as 16 (the decoder's last
 // convolution on the CPU: 9 GFLOP/s, where others reach 60).
