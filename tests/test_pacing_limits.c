@@ -31,6 +31,21 @@ TEST(slices_follow_the_budget)
     }
 }
 
+// Without a budget half of a step may be in flight, within two limits.
+TEST(what_is_in_flight_follows_the_step)
+{
+    static const struct {
+        uint32_t budget_us;
+        double step_us, pending_us;
+    } s_rows[] = {{SUMI_FOREVER, 0, 32000},       {SUMI_FOREVER, 64000, 32000}, {SUMI_FOREVER, 100000, 50000},
+                  {SUMI_FOREVER, 256000, 128000}, {SUMI_FOREVER, 1e6, 128000},  {4000, 1e6, 4000}};
+    for (size_t i = 0; i < sizeof s_rows / sizeof *s_rows; i++) {
+        sumi_frame_limits limits = {.slice_us = 2000};
+        sumi_frame_limits_begin(&limits, &(sumi_frame_call){s_rows[i].budget_us, 2000, true, 0});
+        CHECK_NEAR(sumi_frame_limits_pending_us(&limits, s_rows[i].step_us), s_rows[i].pending_us, 0, 0);
+    }
+}
+
 // Budgets in turn, and the slices after each: shorter ones at once, longer ones only when the average has risen by a
 // half above what they need.
 TEST(slices_do_not_follow_every_change)
@@ -297,6 +312,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(slices_follow_the_budget);
+    RUN(what_is_in_flight_follows_the_step);
     RUN(slices_do_not_follow_every_change);
     RUN(pieces_on_a_cpu_end_with_the_budget);
     RUN(turns_fit_into_what_is_left);

@@ -403,8 +403,10 @@ static int32_t cuda_finished(sumi_runner* runner, sumi_slice_time* out_times, in
     SUMI_ASSERT(capacity >= 1);
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return 0;
     int32_t count = 0;
-    // At the beginning of a frame usually all have ended: then a single query for the newest is enough.
-    const bool have_all_ended = has_passed(cuda, sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end);
+    // At the beginning of a frame many are in flight, and usually all have ended: then a single query for the newest is
+    // enough.
+    const bool have_all_ended =
+        cuda->flight_count > 2 && has_passed(cuda, sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end);
     // with a lost device nothing is in flight
     while (count < capacity && cuda->flight_count > 0
            && is_over(cuda, sumi_cuda_flight_at(cuda, 0), have_all_ended, &out_times[count])) {

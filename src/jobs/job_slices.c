@@ -243,10 +243,12 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         }
     }
     if (!is_device) return collect_slices(engine, slot, turn, error);
-    // nothing could be submitted, so everything depends on what has ended
-    if (!asks && turn->end == SUMI_TURN_WAITS) SUMI_TRY(collect_slices(engine, slot, turn, error));
-    if (turn->end == SUMI_TURN_WAITS && job->request.goal == SUMI_GOAL_PROMPTS
-        && !sumi_frame_limits_are_paced(&engine->frame) && sumi_plan_job_touch_features(job))
+    // Nothing could be submitted, so everything depends on what has ended. Without a budget the thread sleeps now, and
+    // asks when it wakes.
+    const bool is_paced = sumi_frame_limits_are_paced(&engine->frame);
+    if (!asks && is_paced && turn->end == SUMI_TURN_WAITS) SUMI_TRY(collect_slices(engine, slot, turn, error));
+    if (turn->end == SUMI_TURN_WAITS && job->request.goal == SUMI_GOAL_PROMPTS && !is_paced
+        && sumi_plan_job_touch_features(job))
         turn->end = SUMI_TURN_MORE;
     return async->health(engine->runner, error);
 }

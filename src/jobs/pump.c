@@ -289,7 +289,7 @@ static void wait_for_device(sumi_engine* engine)
     const int32_t pending = async->pending(engine->runner);
     SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
-    if (us >= sumi_sleep_slack_us() && us <= SUMI_MAX_PENDING_US) {
+    if (us >= sumi_sleep_slack_us() && us <= SUMI_MOST_PENDING_US) {
         sumi_sleep_us((uint32_t)us);
     } else if (pending > 0) {
         async->wait(engine->runner, (pending + 1) / 2);

@@ -139,6 +139,12 @@ static double group_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
     return us;
 }
 
+static double max_pending_us(const sumi_engine* engine)
+{
+    const sumi_run* run = &engine->runs.current;
+    return sumi_frame_limits_pending_us(&engine->frame, sumi_section_us(run->entry, run->section));
+}
+
 // How many slices are submitted next, and their predicted time. Where no call limits the work in flight, these are as
 // many groups of the section as there is room for in flight. A group that takes too long, or whose time is not known as
 // a whole, counts slice by slice.
@@ -148,15 +154,16 @@ static int32_t next_count(const sumi_engine* engine, double* out_us)
     const sumi_plan_entry* entry = run->entry;
     *out_us = slice_us(engine, entry, run->slice);
     if (!entry->has_groups || sumi_frame_limits_are_paced(&engine->frame) || entry->need.streamed_bytes > 0) return 1;
-    const double room_us = engine->frame.max_pending_us - sumi_run_pending_us(engine);
+    const double pending_us = max_pending_us(engine), most_us = SUMI_SUBMITTED_SHARE * pending_us,
+                 room_us = pending_us - sumi_run_pending_us(engine);
     const int32_t end = entry->plan.sections[run->section].slice_end;
     int32_t total_count = 0;
     double total_us = 0.0;
     for (int32_t i = run->slice, count; i < end; i += count) {
         count = entry->plan.slices[i].group_count > 1 ? entry->plan.slices[i].group_count : 1;
         double us = group_us(engine, entry, i, count);
-        if (us > SUMI_MAX_SUBMITTED_US && count > 1) us = group_us(engine, entry, i, count = 1);
-        if (total_us + us > SUMI_MAX_SUBMITTED_US || (total_count > 0 && total_us + us > room_us)) break;
+        if (us > most_us && count > 1) us = group_us(engine, entry, i, count = 1);
+        if (total_us + us > most_us || (total_count > 0 && total_us + us > room_us)) break;
         total_us += us;
         total_count += count;
     }
@@ -441,7 +448,7 @@ bool sumi_run_can_submit(const sumi_engine* engine)
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (engine->runs.current.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
     if (count == 0) return true; // a limit below the smallest slice must not stop all progress
-    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.max_pending_us
+    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= max_pending_us(engine)
         || sumi_run_wants_one_more(engine);
 }
 

@@ -88,7 +88,7 @@ double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that
 // Predicted time until half of the work in flight has ended. The oldest slice has not ended; a result of 0 or less
 // means that it was predicted to have ended already.
 double sumi_run_sleep_us(sumi_engine* engine);
-// Whether another slice may be submitted (frame.max_pending_us).
+// Whether another slice may be submitted (sumi_frame_limits_pending_us).
 bool sumi_run_can_submit(const sumi_engine* engine);
 // Whether the next slice should be submitted behind others although it may not fit, because the newest times of slices
 // like it may contain waits. At most one in an update.

@@ -72,6 +72,12 @@ void sumi_frame_limits_begin(sumi_frame_limits* limits, const sumi_frame_call* c
     else limits->end_ns = has_budget ? call->now_ns + (uint64_t)call->budget_us * 1000 : 0;
 }
 
+double sumi_frame_limits_pending_us(const sumi_frame_limits* limits, double step_us)
+{
+    if (sumi_frame_limits_are_paced(limits) || 0.5 * step_us < limits->max_pending_us) return limits->max_pending_us;
+    return 0.5 * step_us < SUMI_MOST_PENDING_US ? 0.5 * step_us : SUMI_MOST_PENDING_US;
+}
+
 bool sumi_frame_limits_are_paced(const sumi_frame_limits* limits) { return limits->average_us > 0.0; }
 
 uint32_t sumi_frame_limits_piece_us(const sumi_frame_limits* limits, uint32_t max_slice_us)

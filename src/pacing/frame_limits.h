@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 typedef struct sumi_frame_limits {
-    // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MAX_PENDING_US.
+    // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MAX_PENDING_US,
+    // which sumi_frame_limits_pending_us may exceed.
     double max_pending_us;
     // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or
     // the backend is the CPU.
@@ -23,12 +24,14 @@ typedef struct sumi_frame_limits {
     uint32_t slice_us;
 } sumi_frame_limits;
 
-// The most predicted time of slices in flight on a device when the host program gives no budget. A few slices keep the
-// device busy; more would only make a cancel take longer.
+// The most predicted time of slices in flight on a device when the host program gives no budget: half of the step that
+// runs, within these limits. More would make a cancel take longer, and less wakes this thread more often to submit the
+// next slices: on an H200 each time takes 0.1 ms of the CPU, most of it because a thread that has slept finds its data
+// gone from the caches.
 #define SUMI_MAX_PENDING_US 32000.0
-// The most predicted time that is submitted at once then: twice as much may be in flight, so that the device is busy
-// when the next slices are submitted.
-#define SUMI_MAX_SUBMITTED_US (SUMI_MAX_PENDING_US / 2.0)
+#define SUMI_MOST_PENDING_US 128000.0
+// The share of it that is submitted at once: the device is busy with the other half when the next slices are submitted.
+#define SUMI_SUBMITTED_SHARE 0.5
 
 // A call of the host program that begins to work.
 typedef struct sumi_frame_call {
@@ -40,6 +43,8 @@ typedef struct sumi_frame_call {
 // On a device it adapts slice_us to the budget.
 void sumi_frame_limits_begin(sumi_frame_limits* limits, const sumi_frame_call* call);
 
+// The most predicted time of slices in flight on a device, in a step that takes step_us.
+double sumi_frame_limits_pending_us(const sumi_frame_limits* limits, double step_us);
 // Whether the call that works now has a budget. On a device.
 bool sumi_frame_limits_are_paced(const sumi_frame_limits* limits);
 // How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more
