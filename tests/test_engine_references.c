@@ -178,11 +178,11 @@ TEST(long_texts_have_room_beside_images)
 
 // ---- Pixels ---------------------------------------------------------------------------------------------------------
 
-static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_prompt* prompt)
+static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_pixels* pictures, int32_t count,
+                         const sumi_prompt* prompt)
 {
-    const sumi_pixels* pictures = edit_pictures();
     const sumi_plan_entry* entry = newest_plan(engine);
-    for (int i = 0; i < model->info.max_references; i++) {
+    for (int i = 0; i < count; i++) {
         sumi_error error = {0};
         sumi_reference_sizes sizes;
         CHECK_NUMBER(sumi_network_reference_sizes(
@@ -214,9 +214,29 @@ TEST(every_image_is_resized_as_in_one_go)
         sumi_image_desc desc = edit_image(model, &item, count);
         desc.step_count = 1;
         CHECK(edit_hash(engine, &desc) != 0);
-        check_pixels(engine, model, NULL);
+        check_pixels(engine, model, edit_pictures(), count, NULL);
         sumi_prompt* prompt = encode_edit(engine, model, "make it red", count);
-        check_pixels(engine, model, prompt);
+        check_pixels(engine, model, edit_pictures(), count, prompt);
+        close_engine(engine);
+    }
+}
+
+// RGB without gaps, in the size that the autoencoder reads; the vision tower sees it smaller, or in nearly that size.
+TEST(a_reference_of_the_right_size_is_read_as_it_is)
+{
+    static uint8_t s_rgb[32 * 32 * 3];
+    for (size_t i = 0; i < sizeof s_rgb; i++) s_rgb[i] = (uint8_t)(i * 13 + i / 97);
+    const sumi_pixels picture = {s_rgb, 32, 32, 0, 3};
+    for (int rule = 0; rule < 2; rule++) {
+        OPEN_EDIT_WITH(100, rule == 0 ? &s_several : &s_needed, engine, model);
+        const sumi_image_item item = {.text = "make it red", .seed = 7};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.references = &picture;
+        desc.reference_count = 1;
+        desc.step_count = 1;
+        CHECK(edit_hash(engine, &desc) != 0);
+        check_pixels(engine, model, &picture, 1, NULL);
+        check_pixels(engine, model, &picture, 1, encode_with(engine, model, "make it red", &picture, 1));
         close_engine(engine);
     }
 }
@@ -476,6 +496,7 @@ int main(int argc, char** argv)
     RUN(every_image_reaches_its_own_tokens_and_no_others);
     RUN(long_texts_have_room_beside_images);
     RUN(every_image_is_resized_as_in_one_go);
+    RUN(a_reference_of_the_right_size_is_read_as_it_is);
     RUN(a_large_reference_is_resized_in_pieces);
     RUN(references_change_the_image_in_every_way_they_reach_it);
     RUN(batches_guidance_starts_and_previews_go_with_references);

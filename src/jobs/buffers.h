@@ -46,6 +46,9 @@ void sumi_temporary_end(sumi_temporary* temporary);
 
 // Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in
 // each memory query (sumi_image_memory).
+// How much larger pieces of inputs are where no call has a budget: every piece costs a copy, or wakes the workers.
+#define SUMI_UNPACED_FACTOR 4
+
 typedef struct sumi_workspace {
     sumi_heap* heap;              // of the blocks
     struct sumi_workers* workers; // share the rows of a resize; NULL: only the caller works
@@ -55,6 +58,7 @@ typedef struct sumi_workspace {
     // The intermediate result of a resize, or the distances of a mask; the result of a resize.
     sumi_block intermediate, picture;
     sumi_block axis;  // the table of weights of a resize (pictures/resize.h)
+    bool is_unpaced;  // no call has a budget: resizes are done in larger pieces
     sumi_block first; // a reference picture as RGB, resized for the autoencoder or before the vision tower's resize
     sumi_prompt_reader* reader; // of the text that becomes tokens; NULL: no text was read yet
     sumi_block temporary;       // the block of a sumi_temporary, for functions of other module folders that allocate

@@ -56,6 +56,12 @@ uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
     return bytes + sumi_control_inputs_bytes(request);
 }
 
+// Whether pieces of work may be larger, because no call has a budget.
+static bool is_unpaced(const sumi_engine* engine)
+{
+    return engine->runner->traits.has_device && !sumi_frame_limits_are_paced(&engine->frame);
+}
+
 static void write_value(sumi_engine* engine, const sumi_plan_job* job, const sumi_value_part* bytes, const void* data)
 {
     engine->runner->functions->write(engine->runner, &job->progress.entry->plan, bytes->value, bytes->first, data,
@@ -109,8 +115,7 @@ static void write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_
 {
     const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const size_t element_bytes = (size_t)job->progress.entry->plan.activation_bytes,
-                 most = SUMI_FEATURE_PIECE_VALUES
-                      * (sumi_frame_limits_are_paced(&engine->frame) ? 1 : SUMI_UNPACED_FACTOR);
+                 most = SUMI_FEATURE_PIECE_VALUES * (is_unpaced(engine) ? SUMI_UNPACED_FACTOR : 1);
     size_t before = 0;
     for (int32_t p = 0; p < job->progress.plan_prompt_count; p++) {
         const sumi_job_prompt* prompt = &job->request.prompts[job->progress.plan_prompts[p]];
@@ -291,25 +296,6 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
     return sumi_picture_pack(&engine->heap, &window, job->request.picture_channels, first->data, error);
 }
 
-// Resizes a reference for the vision tower, unless workspace.first already holds it in that size; then puts it in front
-// of white, if it has alpha.
-static sumi_result resize_before_vision(sumi_engine* engine, sumi_plan_job* job, const sumi_reference* reference,
-                                        bool* out_done, sumi_error* error)
-{
-    const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
-                            first = reference->sizes.first;
-    const bool keeps_alpha = job->request.picture_channels == 4,
-               is_cropped = read.width != resized.width || read.height != resized.height;
-    if (first.width != read.width || first.height != read.height || is_cropped) {
-        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS, keeps_alpha};
-        const reference_window whole = {.size = first};
-        SUMI_TRY(resize_reference(engine, job, &args, &whole, out_done, error));
-    }
-    unsigned char* pixels = engine->workspace.first.data;
-    if (*out_done && keeps_alpha) sumi_pixels_over_white(pixels, (size_t)first.width * (size_t)first.height, pixels);
-    return SUMI_OK;
-}
-
 // Whether the autoencoder reads a reference as it is: it has the right size and channels, and no gaps. Those that prompts
 // keep are, and so may be those that the host program gives.
 static bool is_packed(const sumi_reference* reference, int32_t channels)
@@ -321,36 +307,72 @@ static bool is_packed(const sumi_reference* reference, int32_t channels)
         && source->row_bytes == channels * source->width;
 }
 
+// Whether the picture before the vision tower is such a reference.
+static bool is_seen_as_it_is(const sumi_reference* reference, int32_t channels)
+{
+    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first;
+    return channels == 3 && is_packed(reference, channels) && first.width == read.width && first.height == read.height;
+}
+
+// Resizes a reference for the vision tower, unless workspace.first already holds it in that size or it is read as it
+// is; then puts it in front of white, if it has alpha.
+static sumi_result resize_before_vision(sumi_engine* engine, sumi_plan_job* job, const sumi_reference* reference,
+                                        bool* out_done, sumi_error* error)
+{
+    const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
+                            first = reference->sizes.first;
+    const int32_t channels = job->request.picture_channels;
+    const bool keeps_alpha = channels == 4, is_cropped = read.width != resized.width || read.height != resized.height;
+    if (is_seen_as_it_is(reference, channels)) return SUMI_OK;
+    if (first.width != read.width || first.height != read.height || is_cropped || is_packed(reference, channels)) {
+        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS, keeps_alpha};
+        const reference_window whole = {.size = first};
+        SUMI_TRY(resize_reference(engine, job, &args, &whole, out_done, error));
+    }
+    unsigned char* pixels = engine->workspace.first.data;
+    if (*out_done && keeps_alpha) sumi_pixels_over_white(pixels, (size_t)first.width * (size_t)first.height, pixels);
+    return SUMI_OK;
+}
+
 // The serial of the prompt that keeps the references; 0: the host program gave them.
 static uint64_t keeper_of_references(const sumi_job_request* request)
 {
     return request->references.are_of_prompt ? request->prompts[request->items[0].positive].source->serial : 0;
 }
 
+// Writes a reference as the autoencoder reads it; a prompt keeps it. keeper: as keeper_of_references; 0 after a resize.
+static void put_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, const void* data, uint64_t keeper)
+{
+    const sumi_picture_size size = job->request.references.list[index].sizes.autoencoder;
+    const sumi_value_part pixels = {.value = job->progress.entry->pipeline.reference_pixels[index],
+                                    .count = (uint64_t)size.width * (uint64_t)size.height
+                                           * (uint64_t)job->request.picture_channels};
+    uint64_t* held = &engine->held_inputs.references[index];
+    if (job->request.goal == SUMI_GOAL_PROMPTS) {
+        memcpy(job->products.prompt->references[index], data, (size_t)pixels.count);
+    } else if (!sumi_held_inputs_has(held, keeper)) {
+        write_value(engine, job, &pixels, data);
+        note_held(engine, job, pixels.value, held, keeper);
+    }
+}
+
 // Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
-// tower use the same block; if both have the same size, the first is used for both.
+// tower use the same block; if both have the same size, the first is used for both. A reference that is read as it is
+// needs none.
 static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
                                    bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(job->progress.entry != NULL && index >= 0 && index < job->request.references.count);
-    const sumi_pipeline* pipeline = &job->progress.entry->pipeline;
     const sumi_reference* reference = &job->request.references.list[index];
     const sumi_picture_size resized = reference->sizes.resized, read = reference->sizes.autoencoder,
                             first = reference->sizes.first, seen = reference->sizes.vision;
     const int32_t channels = job->request.picture_channels;
     sumi_workspace* workspace = &engine->workspace;
-    const sumi_value vision = pipeline->vision_pixels[index];
-    const bool is_prompt = job->request.goal == SUMI_GOAL_PROMPTS;
-    const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * (uint64_t)channels;
-    const sumi_value_part pixels = {.value = pipeline->reference_pixels[index], .count = bytes};
+    const sumi_value vision = job->progress.entry->pipeline.vision_pixels[index];
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
-    if (stage == FOR_AUTOENCODER && vision.id == 0 && !is_prompt && is_packed(reference, channels)) {
-        uint64_t* held = &engine->held_inputs.references[index];
-        const uint64_t keeper = keeper_of_references(&job->request);
-        if (sumi_held_inputs_has(held, keeper)) return SUMI_OK;
-        write_value(engine, job, &pixels, reference->source.data);
-        note_held(engine, job, pixels.value, held, keeper);
+    if (stage == FOR_AUTOENCODER && is_packed(reference, channels)) {
+        put_reference(engine, job, index, reference->source.data, keeper_of_references(&job->request));
         return SUMI_OK;
     }
     if (stage == FOR_AUTOENCODER) {
@@ -358,17 +380,12 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
                                        channels == 4};
         const reference_window window = {reference->sizes.left, reference->sizes.top, read};
         SUMI_TRY(resize_reference(engine, job, &args, &window, out_done, error));
-        if (!*out_done) return SUMI_OK;
-        if (is_prompt) {
-            memcpy(job->products.prompt->references[index], workspace->first.data, (size_t)bytes);
-            return SUMI_OK;
-        }
-        engine->held_inputs.references[index] = 0;
-        write_value(engine, job, &pixels, workspace->first.data);
+        if (*out_done) put_reference(engine, job, index, workspace->first.data, 0);
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) return resize_before_vision(engine, job, reference, out_done, error);
-    const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
+    const void* seen_data = is_seen_as_it_is(reference, channels) ? reference->source.data : workspace->first.data;
+    const sumi_pixels before = {seen_data, first.width, first.height, 3 * first.width, 3};
     const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC, false};
     sumi_pixels picture;
     SUMI_TRY(sumi_resize_advance(workspace, &args, &job->progress.resize, &picture, error));
@@ -391,6 +408,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
     bool is_over = true;
     const int32_t reference_piece = progress->cursor - FIRST_REFERENCE_PIECE,
                   control_piece = reference_piece - REFERENCE_STAGES * job->request.references.count;
+    engine->workspace.is_unpaced = is_unpaced(engine);
     if (progress->cursor == 0 && progress->moved_values == 0) write_ids_and_steps(engine, slot);
     if (progress->cursor == 0) write_features(engine, slot, job, &is_over);
     else if (progress->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
@@ -414,8 +432,7 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 
 static size_t noise_piece(const sumi_engine* engine, const sumi_plan_job* job)
 {
-    const size_t count = sumi_plan_job_latent_values(job),
-                 factor = sumi_frame_limits_are_paced(&engine->frame) ? 1 : SUMI_UNPACED_FACTOR,
+    const size_t count = sumi_plan_job_latent_values(job), factor = is_unpaced(engine) ? SUMI_UNPACED_FACTOR : 1,
                  piece = factor * (job->request.noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES);
     // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
     // is drawn in one piece.

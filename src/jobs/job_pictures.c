@@ -127,6 +127,13 @@ static void share_alpha(const sumi_workspace* workspace, alpha_rows rows)
     else sumi_parallel(workspace->workers, rows.count, ALPHA_PIXELS / rows.width + 1, apply_alpha, &rows);
 }
 
+// A piece of this many rows, or a larger one where no call has a budget. The memory for alpha is that of the former.
+static int32_t rows_of_piece(const sumi_workspace* workspace, const sumi_resize_args* args, int32_t count, int32_t most)
+{
+    if (!workspace->is_unpaced || has_alpha(args)) return count;
+    return count < most / SUMI_UNPACED_FACTOR ? count * SUMI_UNPACED_FACTOR : most;
+}
+
 static void divide_result(const sumi_workspace* workspace, const sumi_resize_args* args, int32_t begin, int32_t count)
 {
     unsigned char* rows = (unsigned char*)workspace->picture.data + (size_t)begin * (size_t)row_bytes(args);
@@ -136,7 +143,8 @@ static void divide_result(const sumi_workspace* workspace, const sumi_resize_arg
 static void resize_rows(const sumi_workspace* workspace, const sumi_resize_args* args, sumi_resize* resize)
 {
     const sumi_pixels* source = args->source;
-    const int32_t width = args->width, begin = resize->row, count = piece_of_rows(args, begin);
+    const int32_t width = args->width, begin = resize->row,
+                  count = rows_of_piece(workspace, args, piece_of_rows(args, begin), source->height - begin);
     SUMI_ASSERT(count >= 1 && begin + count <= source->height && resize->row_out == 0);
     sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->width, width, begin == 0),
                              .from = source->data,
@@ -164,7 +172,7 @@ static void resize_columns(const sumi_workspace* workspace, const sumi_resize_ar
 {
     const sumi_pixels* source = args->source;
     const int32_t height = args->height, begin = resize->row_out, channels = channels_of(args),
-                  count = piece_of_columns(args, begin);
+                  count = rows_of_piece(workspace, args, piece_of_columns(args, begin), height - begin);
     SUMI_ASSERT(count >= 1 && begin + count <= height && resize->row == source->height);
     const bool is_second = passes_rows(args);
     const sumi_resize_pass pass = {.axis = axis_of(workspace, args->filter, source->height, height, begin == 0),

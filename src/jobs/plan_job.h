@@ -270,6 +270,4 @@ static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
 // Values of prompt features that are copied in one piece. The features of a prompt take up to some dozen megabytes, too
 // much for one call within a frame's budget; copying and converting one piece takes some dozen microseconds.
 #define SUMI_FEATURE_PIECE_VALUES ((size_t)64 * 1024)
-// How much larger pieces of inputs are where no call has a budget: every piece costs a copy.
-#define SUMI_UNPACED_FACTOR 4
 #endif
