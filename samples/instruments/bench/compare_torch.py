@@ -1352,7 +1352,7 @@ def main():
     parser.add_argument("--families", default="z-image,qwen-image,edit,newbie,klein,qwen-image-21", help="of --table")
     parser.add_argument("--eager", choices=["diffusers"], help="with --table: also diffusers as its users run it, which must be where PYTHONPATH says (eager_diffusers.py)")
     parser.add_argument("--torch-forms", default="int8,fp8", help="PyTorch's forms of 8 bits that --table tries; the faster one stays")
-    parser.add_argument("--table-parts", default="bf16,8 bits", help="what --table measures of a family")
+    parser.add_argument("--table-parts", default="bf16,8 bits", help="what --table measures of a family; eager: diffusers and sumi alone")
     parser.add_argument("--collect", nargs="+", metavar="FILE", help="with --table: makes the table of what several runs printed")
     parser.add_argument("--table-worker", help=argparse.SUPPRESS)
     parser.add_argument("--worker", help=argparse.SUPPRESS)

@@ -9,6 +9,8 @@ In a family's process first PyTorch in bf16, sumi in bf16 and diffusers take tur
 (torch_parts.py) the one with the faster forward stays; how far each one's forward is from bf16's is printed, and one that is far off does not count. Everything runs from prompts that are encoded already. Of what PyTorch repeats one block is compiled for each number of rows;
 products of "int8" choose between cuBLAS and Triton, all others are PyTorch's own choice without trials. Forwards and decoding are CUDA graphs.
 
+With --table-parts eager diffusers and sumi in every form take turns alone, without what is compiled: it is a table of minutes.
+
 With --backend cpu the networks are tiny, and the times say nothing: it is a test of this program.
 """
 import gc
@@ -329,6 +331,11 @@ class Measuring:
         self.guard("8 bits in turns", lambda: self.in_turns(f"PyTorch {best}", jobs, others))
         self.close(others)
 
+    def eager(self, net):
+        others = {who: self.start_sumi(who) for who in SUMI} | {"eager": self.start_eager()}
+        self.in_turns("", None, others)
+        self.close(others)
+
     def run(self):
         import torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -345,7 +352,7 @@ class Measuring:
 
         attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # the first that can
         with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
-            for phase, work in (("bf16", self.bf16), ("8 bits", self.eight_bits)):
+            for phase, work in (("bf16", self.bf16), ("8 bits", self.eight_bits), ("eager", self.eager)):
                 if phase in self.args.table_parts.split(","):
                     self.guard(phase, lambda: work(net))
                     self.forget()
