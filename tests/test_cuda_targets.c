@@ -4,7 +4,10 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
+#include "jobs/engine_state.h"
 #include "kernels/pictures.h"
+#include "plan/async.h"
+#include "plan/runner.h"
 
 // What the kernel that writes was told, and the writing done for it: every byte of every row gets the number of the
 // call.
@@ -459,6 +462,68 @@ TEST(textures_survive_what_fails)
     close_cuda(engine);
 }
 
+// Calls of prepare for a plan without graphs, which are made when nothing runs, while something ran.
+static int s_early;
+static const sumi_runner_functions* s_functions;
+static sumi_result prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
+                           float* out_progress, sumi_error* error)
+{
+    const bool runs = runner->async->pending(runner) > 0;
+    const sumi_result result = s_functions->prepare(runner, plan, budget_us, out_done, out_progress, error);
+    s_early += runs && !*out_done;
+    return result;
+}
+
+// A host program in frames waits for a picture now and then, and its texture, or what the texture belongs to, may go
+// before, in the middle or behind. Slices end late: `late` queries after they were submitted.
+TEST(a_wait_after_frames_ends_whatever_has_gone)
+{
+    enum { TEXTURE_RELEASED, RELEASED_WHEN_DONE, JOB_DISCARDED, FETCHED, CONTEXT_GONE, ORDERS };
+    for (int late = 0; late < 4; late++) {
+        for (int order = 0; order < ORDERS; order++) {
+            fake_reset();
+            fake_gl_current(true);
+            sumi_model* model;
+            sumi_engine* engine = cuda_engine(100, &model);
+            if (engine == NULL) return;
+            fake_complete_after(late == 3 ? 40 : late);
+            sumi_image_desc desc = small_image(model, &s_item);
+            const unsigned name = fake_gl_texture(32, 32);
+            sumi_external* external = NULL;
+            CHECK_NUMBER(import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external), SUMI_OK);
+            const sumi_target target = {.external = external};
+            desc.targets = &target;
+            sumi_job job;
+            sumi_image image;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            run_until_denoise(engine, job);
+            if (order == RELEASED_WHEN_DONE || order == FETCHED) CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+            if (order == FETCHED) CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+            if (order == JOB_DISCARDED) sumi_job_discard(engine, job);
+            if (order == CONTEXT_GONE) fake_gl_current(false);
+            else sumi_external_release(external);
+            if (order == TEXTURE_RELEASED) CHECK_NUMBER(run_to_end(engine, job), SUMI_CANCELLED);
+            if (order == TEXTURE_RELEASED || order == RELEASED_WHEN_DONE) sumi_job_discard(engine, job);
+            desc.targets = NULL;
+            static sumi_runner_functions s_counting;
+            s_functions = engine->runner->functions;
+            s_counting = *s_functions;
+            s_counting.prepare = prepare;
+            engine->runner->functions = &s_counting;
+            s_early = 0;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+            CHECK_NUMBER(s_early, 0); // it does not turn in circles meanwhile
+            engine->runner->functions = s_functions;
+            sumi_job_discard(engine, job);
+            fake_gl_current(true);
+            close_cuda(engine);
+            fake_gl_release(name);
+        }
+    }
+    fake_gl_current(false);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -469,6 +534,7 @@ int main(int argc, char** argv)
     RUN(the_nth_call_may_fail);
     RUN(a_texture_gets_its_image_with_the_fetch);
     RUN(textures_survive_what_fails);
+    RUN(a_wait_after_frames_ends_whatever_has_gone);
     TEST_END();
 }
 #else

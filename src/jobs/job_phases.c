@@ -174,6 +174,9 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
     if (is_limited && !job->shortage.has_reviewed) return false;
+    // The call may have a budget where the last one had none, or none where it had one, and then the plan has other
+    // graphs, which are made while nothing runs.
+    engine->runner->functions->pace(engine->runner, sumi_frame_limits_are_paced(&engine->frame));
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 

@@ -243,10 +243,13 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         }
     }
     if (!is_device) return collect_slices(engine, slot, turn, error);
-    // Nothing could be submitted, so everything depends on what has ended. Without a budget the thread sleeps now, and
-    // asks when it wakes.
+    // Nothing could be submitted, so everything depends on what has ended. With a budget there is no other turn in this
+    // call. Without one the next turn asks: usually the thread sleeps before it.
     const bool is_paced = sumi_frame_limits_are_paced(&engine->frame);
-    if (!asks && is_paced && turn->end == SUMI_TURN_WAITS) SUMI_TRY(collect_slices(engine, slot, turn, error));
+    if (!asks && turn->end == SUMI_TURN_WAITS) {
+        if (is_paced) SUMI_TRY(collect_slices(engine, slot, turn, error));
+        else sumi_run_ask_again(engine);
+    }
     if (turn->end == SUMI_TURN_WAITS && job->request.goal == SUMI_GOAL_PROMPTS && !is_paced
         && sumi_plan_job_touch_features(job))
         turn->end = SUMI_TURN_MORE;
