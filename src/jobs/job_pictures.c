@@ -127,7 +127,7 @@ static void share_alpha(const sumi_workspace* workspace, alpha_rows rows)
     else sumi_parallel(workspace->workers, rows.count, ALPHA_PIXELS / rows.width + 1, apply_alpha, &rows);
 }
 
-// A piece of this many rows, or a larger one where no call has a budget. The memory for alpha is that of the former.
+// A piece of this many rows, or a larger one where no call has a budget. There is memory for the alpha of so many only.
 static int32_t rows_of_piece(const sumi_workspace* workspace, const sumi_resize_args* args, int32_t count, int32_t most)
 {
     if (!workspace->is_unpaced || has_alpha(args)) return count;

@@ -243,8 +243,8 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         }
     }
     if (!is_device) return collect_slices(engine, slot, turn, error);
-    // Nothing could be submitted, so everything depends on what has ended. With a budget there is no other turn in this
-    // call. Without one the next turn asks: usually the thread sleeps before it.
+    // Nothing could be submitted, so everything depends on what has ended. With a budget this is the call's last turn
+    // unless something has. Without one the next turn asks, usually after the thread has slept.
     const bool is_paced = sumi_frame_limits_are_paced(&engine->frame);
     if (!asks && turn->end == SUMI_TURN_WAITS) {
         if (is_paced) SUMI_TRY(collect_slices(engine, slot, turn, error));
