@@ -509,6 +509,9 @@ for format in bf16 int8; do
     expect_code "a prompt saved as $format" 0; expect_support "a prompt saved as $format makes nearly the same picture" pictures "$folder/p.png" "$folder/a.png" 1
 done
 cli encode --model "$model" --prompt "a red fox" --format f32 -o "$folder/fox.f32"; expect_same "f32 is the default" "$folder/fox.f32" "$folder/fox.safetensors"
+cli inspect "$folder/fox.int8" --model "$model"; expect_code "inspect an encoded prompt" 0; expect_text "inspect tells whose prompt it is" "^  prompt +of z-image, encoded$" "$out"; expect_text "inspect tells its features" "^  features +[0-9]+ rows of 96 values, I8$" "$out"; expect_text "inspect tells that it fits" "^  model +it fits " "$out"
+cli inspect "$folder/fox.safetensors" --model tests/golden/newbie/model; expect_code "inspect a prompt of another model" 1; expect_text "inspect tells why" "was encoded for z-image, this model is newbie-image" "$err"
+cli inspect --json "$folder/fox.safetensors"; expect_code "inspect --json of a prompt" 0; expect_support "inspect --json of a prompt" json "$out"; expect_text "its kind" '"kind": "prompt"' "$out"; expect_text "its rows" '"row_count": [0-9]+' "$out"
 [ "$("$support" shape "$folder/fox.bf16" features)" = "$("$support" shape "$folder/fox.f32" features)" ] && [ $(($(wc -c <"$folder/fox.int8") * 2)) -lt "$(wc -c <"$folder/fox.f32")" ] && ok || fail "smaller formats of a prompt"
 wrong "an unknown format of a prompt" 2 "f32\|bf16\|int8" encode --model "$model" --prompt a --format fp8 -o "$folder/x"
 wrong "a format without a prompt" 2 "give --prompt TEXT" encode --model "$model" --image "$folder/a.png" --format bf16 -o "$folder/x"
@@ -534,6 +537,7 @@ edit=(--model "$folder/edit" --threads 2 --seed 5)
 two=(--reference "$qwen/cases/pipe-edit-2509.in0.png" --reference "$qwen/cases/pipe-edit-2509.in1.png")
 cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --negative " " --guidance 4 --size 64x64 --steps 1 -o "$folder/e.png"; expect_code "references" 0
 cli encode "${edit[@]}" "${two[@]}" --prompt "the hat" -o "$folder/hat.safetensors"; expect_code "encode with references" 0
+cli inspect "$folder/hat.safetensors"; expect_text "inspect tells a prompt's references" "^  references +[0-9]+x[0-9]+, [0-9]+x[0-9]+$" "$out"; cli inspect --json "$folder/hat.safetensors"; expect_support "inspect --json of references" json "$out"; expect_text "their channels" '"channel_count": 3' "$out"
 cli encode "${edit[@]}" "${two[@]}" --prompt " " -o "$folder/no_hat.safetensors"; expect_code "encode a negative prompt with references" 0
 cli generate "${edit[@]}" --encoded-prompt "$folder/hat.safetensors" --negative-file "$folder/no_hat.safetensors" --guidance 4 --size 64x64 --steps 1 -o "$folder/f.png"; expect_code "references of a file" 0
 "$support" pixels "$folder/e.png" >"$folder/e.rgba"; "$support" pixels "$folder/f.png" >"$folder/f.rgba"
@@ -664,7 +668,7 @@ byte='=' tensors_of "$folder/words.safetensors" $t.lora_A.weight 2 96 $t.lora_B.
 encoded=0
 for lora in "" "$folder/words.safetensors:200" "$folder/words.safetensors:1:200" "$folder/words.safetensors:200:0"; do
     cli encode --backend cpu --model "$model" --prompt x ${lora:+--lora "$lora"} -o "$folder/p$((++encoded)).safetensors"; expect_code "encode with --lora $lora" 0
-    case $lora in *:200) expect_text "encode tells its adapters" "adapters words.safetensors:200$" "$out" ;; *:0) expect_text "encode tells that none does anything" "the adapters do not change the prompt" "$err" ;; esac
+    case $lora in *:200) expect_text "encode tells its adapters" "adapters words.safetensors:200$" "$out"; cli inspect "$folder/p$encoded.safetensors"; expect_text "inspect tells a prompt's adapters" "^  adapters +words.safetensors:200$" "$out" ;; *:0) expect_text "encode tells that none does anything" "the adapters do not change the prompt" "$err" ;; esac
 done
 expect_different "an adapter of the text encoder" "$folder/p1.safetensors" "$folder/p2.safetensors"
 expect_same "a scale of text encoders alone" "$folder/p2.safetensors" "$folder/p3.safetensors"; expect_same "an adapter without its layers of text encoders" "$folder/p1.safetensors" "$folder/p4.safetensors"

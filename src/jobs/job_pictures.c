@@ -127,7 +127,8 @@ static void share_alpha(const sumi_workspace* workspace, alpha_rows rows)
     else sumi_parallel(workspace->workers, rows.count, ALPHA_PIXELS / rows.width + 1, apply_alpha, &rows);
 }
 
-// A piece of this many rows, or a larger one where no call has a budget. There is memory for the alpha of so many only.
+// A piece of this many rows, or a larger one where no call has a budget: not with alpha, for which there is memory for
+// so many rows.
 static int32_t rows_of_piece(const sumi_workspace* workspace, const sumi_resize_args* args, int32_t count, int32_t most)
 {
     if (!workspace->is_unpaced || has_alpha(args)) return count;

@@ -24,6 +24,7 @@ bool tensor_write(const char* path, const char* name, const float* values, const
 // False: it is none. *out_has: there was one.
 bool path_cut_number(char* path, float* out, bool* out_has);
 
+#define ENCODED_MAX_BYTES ((size_t)1 << 30) // of an encoded prompt
 // Reads at most `most_bytes`; a longer file is refused. "-" is standard input. free() the data.
 bool file_read(const char* path, size_t most_bytes, void** out_data, size_t* out_bytes, char* message);
 // Whether these bytes are text that a person wrote: no control characters but those of lines and tabs. Nothing is none.

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENCODED_MAX_BYTES ((size_t)1 << 30)
 #define NOT_GIVEN (-1.0f) // value of an option that was not given, for numbers that are never negative
 
 // ---- Checks before anything slow ------------------------------------------------------------------------------------

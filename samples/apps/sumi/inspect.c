@@ -1,11 +1,13 @@
 // sumi inspect: prints the content of a path, recognised by its tensors: components, layers, types, files and missing
-// tensors; or the ranks of an adapter; or a control net; or the settings in a picture. Of checkpoints it reads only headers and the small tensors that binding needs (biases), and
-// computes nothing, so it is quick for tens of gigabytes.
+// tensors; or the ranks of an adapter; or a control net; or what an encoded prompt is of; or the settings in a picture. Of
+// checkpoints it reads only headers and the small tensors that binding needs (biases), and computes nothing, so it is
+// quick for tens of gigabytes.
 #include "commands.h"
 #include "control_inspection.h"
 #include "files.h"
 #include "inspection.h"
 #include "licence.h"
+#include "prompt_inspection.h"
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -430,8 +432,8 @@ static int try_adapter(const inspection* in)
     return code == EXIT_OK ? EXIT_OK : EXIT_FAILED;
 }
 
-// Prints an adapter, or with `takes_unknown` any file of tensors. Returns false when it is neither, or cannot be read;
-// the checkpoint reader then says why.
+// Prints an adapter or an encoded prompt, or with `takes_unknown` any file of tensors. Returns false when it is none of
+// them, or cannot be read; the checkpoint reader then says why.
 static bool inspect_loose_file(inspection* in, bool takes_unknown)
 {
     sumi_error error = {0};
@@ -439,14 +441,16 @@ static bool inspect_loose_file(inspection* in, bool takes_unknown)
     adapter_summary adapter;
     sumi_tensor_set_init(&set, &in->heap, NULL);
     const bool is_read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
-    const bool is_adapter = is_read && inspection_read_adapter(in, &set, &adapter),
-               is_shown = is_adapter || (is_read && takes_unknown);
+    in->is_prompt = is_read && prompt_is_one(&set);
+    const bool is_adapter = is_read && !in->is_prompt && inspection_read_adapter(in, &set, &adapter),
+               is_shown = is_adapter || in->is_prompt || (is_read && takes_unknown);
     if (is_shown && in->is_json) {
         inspect_loose_file_json(in, &set, is_adapter ? &adapter : NULL);
     } else if (is_shown) {
         const tensor_totals sum = inspection_set_totals(&set);
-        if (!is_adapter) printf("%s\n  %-14s neither a known model's nor an adapter's\n", shown(in->path), "tensors");
-        else print_adapter(in, &adapter);
+        if (in->is_prompt) prompt_print(in, &set);
+        else if (is_adapter) print_adapter(in, &adapter);
+        else printf("%s\n  %-14s neither a known model's nor an adapter's\n", shown(in->path), "tensors");
         print_totals(&sum);
         for (size_t i = 0; i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
     }
@@ -515,15 +519,16 @@ static int inspect(inspection* in)
     inspection_enter_adapter_folder(in);
     if (sumi_path_is_file(in->path) && picture_is_one(in->path)) return inspect_picture(in);
     if (sumi_path_is_file(in->path) && inspect_loose_file(in, false)) {
-        const int code = in->model ? try_adapter(in) : EXIT_OK;
+        const int code = !in->model ? EXIT_OK : in->is_prompt ? prompt_try(in) : try_adapter(in);
         if (in->model && code == EXIT_OK && !in->is_json)
-            printf("  %-14s its layers are in %s\n", "model", shown(in->model));
+            printf("  %-14s %s %s\n", "model", in->is_prompt ? "it fits" : "its layers are in", shown(in->model));
         return in->has_faults ? EXIT_FAILED : code;
     }
     const int control = inspect_control(in);
     if (control >= 0) return control;
     if (in->model) {
-        fprintf(stderr, "sumi: %s: --model is for adapters and control nets, and this is none\n", shown(in->path));
+        fprintf(stderr, "sumi: %s: --model is for adapters, control nets and encoded prompts, and this is none\n",
+                shown(in->path));
         return EXIT_FAILED;
     }
     sumi_error error = {0};
@@ -549,15 +554,15 @@ int inspect_main(int argc, char** argv)
     const cli_option options[] = {
         {"--json", OPTION_FLAG, &in.is_json, NULL, "print JSON, for other programs", 0, 0},
         {"--model", OPTION_TEXT, &in.model, "PATH",
-         "of an adapter or a control net: also try whether it fits this model", 0, 0},
+         "of an adapter, a control net or an encoded prompt: also try whether it fits this model", 0, 0},
         {"--tensors", OPTION_FLAG, &in.lists_tensors, NULL, "also list every tensor with its type and shape", 0, 0},
     };
     const cli_command command = {
         .name = "inspect",
-        .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
-                 "checkpoint, an adapter, a control net, or a picture with the settings that made it. Missing tensors, "
-                 "and what "
-                 "generate would refuse of an adapter, are named; the exit code is then 1.",
+        .about =
+            "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
+            "checkpoint, an adapter, a control net, an encoded prompt, or a picture with the settings that made "
+            "it. Missing tensors, and what generate would refuse of an adapter, are named; the exit code is then 1.",
         .operand = "PATH",
         .operand_value = &in.path,
         .options = options,

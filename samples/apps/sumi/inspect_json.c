@@ -2,6 +2,7 @@
 #include "inspection.h"
 #include "json_out.h"
 #include "licence.h"
+#include "prompt_inspection.h"
 
 static void put_totals(json_out* out, const tensor_totals* sum)
 {
@@ -207,7 +208,8 @@ void inspect_loose_file_json(const inspection* in, const sumi_tensor_set* set, c
     const tensor_totals sum = inspection_set_totals(set);
     json_begin_object(&out, NULL);
     json_text(&out, "path", in->path);
-    json_text(&out, "kind", adapter ? "adapter" : "tensors");
+    json_text(&out, "kind", in->is_prompt ? "prompt" : adapter ? "adapter" : "tensors");
+    if (in->is_prompt) prompt_put(&out, set);
     if (adapter) put_adapter(&out, adapter);
     put_totals(&out, &sum);
     if (in->lists_tensors) {

@@ -7,13 +7,14 @@
 
 typedef struct inspection {
     const char* path;
-    const char* model; // that an adapter is tried with, or NULL
+    const char* model; // that an adapter, a control net or a prompt is tried with, or NULL
     bool lists_tensors, is_json;
     sumi_heap heap;
     sumi_checkpoint checkpoint;
     const sumi_recipe* recipe; // of the family; NULL: this library does not run the family
     const sumi_variant* variant;
     sumi_sigma_rule sigmas;
+    bool is_prompt; // the file is an encoded prompt
     bool has_faults;
     bool has_text_layers; // the adapter changes text encoders
     char file[4096];      // the adapter's file, if the path is a folder
@@ -83,6 +84,6 @@ void inspection_enter_adapter_folder(inspection* in);
 // inspect_json.c: print one object to stdout.
 void inspect_checkpoint_json(inspection* in);
 void inspect_loose_file_json(const inspection* in, const sumi_tensor_set* set,
-                             const adapter_summary* adapter); // adapter: NULL if unknown
+                             const adapter_summary* adapter); // adapter: NULL if it is none
 void inspect_picture_json(const inspection* in, const picture_file* image, const parameters* settings);
 #endif
