@@ -41,7 +41,8 @@ static void draw_as(sumi_torch_cpu_generator* g, const char* dtype, size_t count
     }
 }
 
-static void check_cpu_rows(bool portable)
+// With at most so many lanes, as a CPU with fewer instructions has them.
+static void check_cpu_rows(int32_t most_lanes)
 {
     sumi_tensor_set set;
     sumi_file file;
@@ -68,7 +69,7 @@ static void check_cpu_rows(bool portable)
                         while (sumi_json_key(&j, &key)) {
                             if (sumi_json_is(&key, "seed")) { // written before the calls
                                 sumi_torch_cpu_seed(&g, sumi_json_unsigned(&j));
-                                g.portable = portable;
+                                if (g.lanes > most_lanes) g.lanes = most_lanes;
                             } else if (sumi_json_is(&key, "calls")) {
                                 if (sumi_json_array(&j))
                                     while (sumi_json_item(&j)) {
@@ -107,25 +108,36 @@ static void check_cpu_rows(bool portable)
     sumi_tensor_set_close(&set);
 }
 
-TEST(cpu_noise_equals_torch_bit_for_bit) { check_cpu_rows(false); }
-TEST(cpu_noise_equals_torch_bit_for_bit_without_avx2) { check_cpu_rows(true); }
+TEST(cpu_noise_equals_torch_bit_for_bit) { check_cpu_rows(16); }
+TEST(cpu_noise_equals_torch_bit_for_bit_without_avx512) { check_cpu_rows(8); }
+TEST(cpu_noise_equals_torch_bit_for_bit_without_avx2) { check_cpu_rows(1); }
 
+// Of an even and of an odd number of groups of 16, and a rest.
 TEST(cpu_noise_lanes_give_the_bits_of_portable_code)
 {
-    enum { N = 4 * 65536 + 5 };
-    float *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
-    sumi_torch_cpu_generator g, h;
-    sumi_torch_cpu_seed(&g, 987654321);
-    sumi_torch_cpu_seed(&h, 987654321);
-    h.portable = true;
-    sumi_torch_cpu_randn(&g, a, N);
-    sumi_torch_cpu_randn(&h, b, N);
-    CHECK(memcmp(a, b, N * sizeof *a) == 0);
-    CHECK(g.next == h.next && memcmp(g.state, h.state, sizeof g.state) == 0);
-    double sum = 0, squares = 0;
-    for (int i = 0; i < N; i++) sum += (double)a[i], squares += (double)a[i] * (double)a[i];
-    CHECK_NEAR(sum / N, 0.0, 0.01, 0);
-    CHECK_NEAR(squares / N, 1.0, 0.01, 0);
+    enum { N = 4 * 65536 + 5, MOST = N + 16 };
+    float *a = malloc(MOST * sizeof *a), *b = malloc(MOST * sizeof *b);
+    for (int32_t lanes = 16; lanes >= 8; lanes /= 2) {
+        for (int n = N; n <= MOST; n += 16) {
+            sumi_torch_cpu_generator g, h;
+            sumi_torch_cpu_seed(&g, 987654321);
+            sumi_torch_cpu_seed(&h, 987654321);
+            if (g.lanes < lanes) {
+                printf("  this CPU computes %d at once, not %d\n", (int)g.lanes, (int)lanes);
+                break;
+            }
+            g.lanes = lanes;
+            h.lanes = 1;
+            sumi_torch_cpu_randn(&g, a, (size_t)n);
+            sumi_torch_cpu_randn(&h, b, (size_t)n);
+            CHECK(memcmp(a, b, (size_t)n * sizeof *a) == 0);
+            CHECK(g.next == h.next && memcmp(g.state, h.state, sizeof g.state) == 0);
+            double sum = 0, squares = 0;
+            for (int i = 0; i < n; i++) sum += (double)a[i], squares += (double)a[i] * (double)a[i];
+            CHECK_NEAR(sum / n, 0.0, 0.01, 0);
+            CHECK_NEAR(squares / n, 1.0, 0.01, 0);
+        }
+    }
     free(a);
     free(b);
 }
@@ -277,6 +289,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&s_heap, NULL);
     RUN(cpu_noise_equals_torch_bit_for_bit);
+    RUN(cpu_noise_equals_torch_bit_for_bit_without_avx512);
     RUN(cpu_noise_equals_torch_bit_for_bit_without_avx2);
     RUN(cpu_noise_lanes_give_the_bits_of_portable_code);
     RUN(cpu_noise_ignores_the_high_half_of_the_seed);

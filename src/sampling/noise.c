@@ -14,7 +14,7 @@
 //
 // Which multiply-adds are rounded once (fmaf) and which twice is part of the algorithm: released PyTorch builds for x86
 // were compiled so. No product here is an operand of a plain sum, so a compiler that contracts a * b + c changes
-// nothing, and the AVX2 code gives the same bits as the portable code.
+// nothing, and the code for AVX2 and AVX-512 gives the same bits as the portable code.
 #include "sampling/noise.h"
 #include "base/assert.h"
 #include "base/dtype.h"
@@ -24,8 +24,13 @@
 #include <string.h>
 
 #if (defined(__GNUC__) || defined(__clang__)) && (defined(__x86_64__) || defined(__i386__))
-#define SUMI_NOISE_AVX2 1
+#define SUMI_NOISE_LANES 1
 #include <immintrin.h>
+#define SUMI_AVX2 __attribute__((target("avx2,fma")))
+#define SUMI_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
+#define SUMI_INTO_LANES __attribute__((always_inline)) // compiled once for the instructions of each caller
+#else
+#define SUMI_INTO_LANES
 #endif
 
 enum { MT_WORDS = 624, MT_SHIFT = 397, GROUP = 16, HALF = 8 };
@@ -41,19 +46,21 @@ void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed)
         generator->state[i] = 1812433253u * (before ^ (before >> 30)) + i;
     }
     generator->next = MT_WORDS;
-#ifdef SUMI_NOISE_AVX2
-    generator->portable = !sumi_cpu_detect().avx2_fma_f16c;
+    generator->lanes = 1;
+#ifdef SUMI_NOISE_LANES
+    const sumi_cpu_features features = sumi_cpu_detect();
+    generator->lanes = features.avx512 ? 16 : features.avx2_fma_f16c ? 8 : 1;
 #endif
 }
 
-static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t word)
+SUMI_INTO_LANES static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t word)
 {
     uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
     return word ^ (y >> 1) ^ ((0u - (y & 1u)) & 0x9908b0dfu);
 }
 
 // Three loops without a modulo, so that the compiler can vectorise them.
-static void twist(uint32_t* s)
+SUMI_INTO_LANES static inline void twist(uint32_t* s)
 {
     enum { FIRST = MT_WORDS - MT_SHIFT };
     for (int i = 0; i < FIRST; i++) s[i] = twist_one(s[i], s[i + 1], s[i + MT_SHIFT]);
@@ -61,7 +68,7 @@ static void twist(uint32_t* s)
     s[MT_WORDS - 1] = twist_one(s[MT_WORDS - 1], s[0], s[MT_SHIFT - 1]);
 }
 
-static inline uint32_t temper(uint32_t y)
+SUMI_INTO_LANES static inline uint32_t temper(uint32_t y)
 {
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680u;
@@ -69,34 +76,9 @@ static inline uint32_t temper(uint32_t y)
     return y ^ (y >> 18);
 }
 
-// Tests the range, so that a generator that was not seeded (all zero) or was damaged is not read outside its state.
-static inline void twist_when_used_up(sumi_torch_cpu_generator* generator)
+SUMI_INTO_LANES static inline void make_uniforms(const uint32_t* words, float* into, size_t count)
 {
-    if (generator->next < 0 || generator->next >= MT_WORDS) {
-        twist(generator->state);
-        generator->next = 0;
-    }
-}
-
-static uint32_t next_word(sumi_torch_cpu_generator* generator)
-{
-    twist_when_used_up(generator);
-    return temper(generator->state[generator->next++]);
-}
-
-static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t count)
-{
-    while (count > 0) {
-        twist_when_used_up(generator);
-        size_t available = (size_t)(MT_WORDS - generator->next);
-        size_t n = count < available ? count : available;
-        SUMI_ASSERT(n >= 1 && n <= MT_WORDS);
-        const uint32_t* words = generator->state + generator->next;
-        for (size_t i = 0; i < n; i++) into[i] = (float)(int32_t)(temper(words[i]) & 0xffffffu) * 0x1p-24f;
-        generator->next += (int32_t)n;
-        into += n;
-        count -= n;
-    }
+    for (size_t i = 0; i < count; i++) into[i] = (float)(int32_t)(temper(words[i]) & 0xffffffu) * 0x1p-24f;
 }
 
 // ---- Box-Muller on a group of 16, portable --------------------------------------------------------------------------
@@ -153,6 +135,11 @@ static void cephes_sincos(float x, float* out_sin, float* out_cos)
     *out_cos = (swap ? s : c) * (((octant - 2) & 4) == 0 ? -1.0f : 1.0f);
 }
 
+static void twist_portable(uint32_t* s) { twist(s); }
+static void make_uniforms_portable(const uint32_t* words, float* into, size_t count)
+{
+    make_uniforms(words, into, count);
+}
 static void box_muller_portable(float* x, size_t groups)
 {
     for (; groups > 0; groups--, x += GROUP) {
@@ -168,9 +155,7 @@ static void box_muller_portable(float* x, size_t groups)
 
 // ---- Box-Muller with AVX2, eight pairs at once ----------------------------------------------------------------------
 
-#ifdef SUMI_NOISE_AVX2
-#define SUMI_AVX2 __attribute__((target("avx2,fma")))
-
+#ifdef SUMI_NOISE_LANES
 SUMI_AVX2 static inline __m256 cephes_log_8(__m256 x)
 {
     const __m256 one = _mm256_set1_ps(1.0f);
@@ -216,6 +201,11 @@ SUMI_AVX2 static inline void cephes_sincos_8(__m256 x, __m256* out_sin, __m256* 
     *out_cos = _mm256_xor_ps(_mm256_blendv_ps(c, s, swap), cos_sign);
 }
 
+SUMI_AVX2 static void twist_avx2(uint32_t* s) { twist(s); }
+SUMI_AVX2 static void make_uniforms_avx2(const uint32_t* words, float* into, size_t count)
+{
+    make_uniforms(words, into, count);
+}
 SUMI_AVX2 static void box_muller_avx2(float* x, size_t groups)
 {
     for (; groups > 0; groups--, x += GROUP) {
@@ -226,18 +216,123 @@ SUMI_AVX2 static void box_muller_avx2(float* x, size_t groups)
         _mm256_storeu_ps(x + HALF, _mm256_fmadd_ps(radius, s, _mm256_setzero_ps()));
     }
 }
-#endif
 
-typedef void box_muller_function(float* x, size_t groups);
+// ---- Box-Muller with AVX-512, sixteen pairs at once -----------------------------------------------------------------
 
-static box_muller_function* choose_box_muller(const sumi_torch_cpu_generator* generator)
+SUMI_AVX512 static inline __m512 cephes_log_16(__m512 x)
 {
-#ifdef SUMI_NOISE_AVX2
-    if (!generator->portable) return box_muller_avx2;
-#else
-    (void)generator;
+    const __m512 one = _mm512_set1_ps(1.0f);
+    const __m512i bits = _mm512_castps_si512(x);
+    __m512 exponent = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_srli_epi32(bits, 23), _mm512_set1_epi32(126)));
+    const __m512 mantissa = _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_and_si512(bits, _mm512_set1_epi32(0x007fffff)), _mm512_set1_epi32(0x3f000000)));
+    const __mmask16 small = _mm512_cmp_ps_mask(mantissa, _mm512_set1_ps(SQRT_HALF), _CMP_LT_OQ);
+    exponent = _mm512_mask_sub_ps(exponent, small, exponent, one);
+    x = _mm512_add_ps(_mm512_sub_ps(mantissa, one), _mm512_maskz_mov_ps(small, mantissa));
+    const __m512 z = _mm512_mul_ps(x, x);
+    __m512 y = _mm512_set1_ps(s_log_polynomial[0]);
+    for (int i = 1; i < 9; i++) y = _mm512_fmadd_ps(y, x, _mm512_set1_ps(s_log_polynomial[i]));
+    y = _mm512_mul_ps(y, x);
+    y = _mm512_fmadd_ps(y, z, _mm512_mul_ps(exponent, _mm512_set1_ps(LN2_LOW)));
+    y = _mm512_fmadd_ps(z, _mm512_set1_ps(-0.5f), y);
+    x = _mm512_add_ps(x, y);
+    return _mm512_fmadd_ps(exponent, _mm512_set1_ps(LN2_HIGH), x);
+}
+
+SUMI_AVX512 static inline void cephes_sincos_16(__m512 x, __m512* out_sin, __m512* out_cos)
+{
+    const __m512i two = _mm512_set1_epi32(2), four = _mm512_set1_epi32(4);
+    __m512i octant = _mm512_cvttps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(FOUR_OVER_PI)));
+    octant = _mm512_and_si512(_mm512_add_epi32(octant, _mm512_set1_epi32(1)), _mm512_set1_epi32(~1));
+    const __m512 q = _mm512_cvtepi32_ps(octant);
+    for (int i = 0; i < 3; i++) x = _mm512_fmadd_ps(q, _mm512_set1_ps(s_quarter_pi_parts[i]), x);
+    const __m512 z = _mm512_mul_ps(x, x);
+    __m512 c = _mm512_fmadd_ps(_mm512_set1_ps(s_cos_polynomial[0]), z, _mm512_set1_ps(s_cos_polynomial[1]));
+    c = _mm512_mul_ps(_mm512_fmadd_ps(c, z, _mm512_set1_ps(s_cos_polynomial[2])), z);
+    c = _mm512_fmsub_ps(c, z, _mm512_mul_ps(z, _mm512_set1_ps(0.5f)));
+    c = _mm512_add_ps(c, _mm512_set1_ps(1.0f));
+    __m512 s = _mm512_fmadd_ps(_mm512_set1_ps(s_sin_polynomial[0]), z, _mm512_set1_ps(s_sin_polynomial[1]));
+    s = _mm512_mul_ps(_mm512_fmadd_ps(s, z, _mm512_set1_ps(s_sin_polynomial[2])), z);
+    s = _mm512_fmadd_ps(s, x, x);
+    const __mmask16 swap = _mm512_test_epi32_mask(octant, two);
+    // as with eight lanes
+    const __m512i sin_sign = _mm512_slli_epi32(_mm512_and_si512(octant, four), 29),
+                  cos_sign = _mm512_slli_epi32(_mm512_andnot_si512(_mm512_sub_epi32(octant, two), four), 29);
+    *out_sin = _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(swap, s, c)), sin_sign));
+    *out_cos = _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(swap, c, s)), cos_sign));
+}
+
+SUMI_AVX512 static void twist_avx512(uint32_t* s) { twist(s); }
+SUMI_AVX512 static void make_uniforms_avx512(const uint32_t* words, float* into, size_t count)
+{
+    make_uniforms(words, into, count);
+}
+SUMI_AVX512 static void box_muller_avx512(float* x, size_t groups)
+{
+    enum { FIRST_HALVES = 0x44, SECOND_HALVES = 0xee }; // of two groups
+    for (; groups >= 2; groups -= 2, x += 2 * GROUP) {
+        const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + GROUP);
+        const __m512 u1 = _mm512_sub_ps(_mm512_set1_ps(1.0f), _mm512_shuffle_f32x4(a, b, FIRST_HALVES));
+        __m512 s, c;
+        cephes_sincos_16(_mm512_mul_ps(_mm512_set1_ps(TWO_PI), _mm512_shuffle_f32x4(a, b, SECOND_HALVES)), &s, &c);
+        const __m512 radius = _mm512_sqrt_ps(_mm512_mul_ps(_mm512_set1_ps(-2.0f), cephes_log_16(u1)));
+        c = _mm512_fmadd_ps(radius, c, _mm512_setzero_ps());
+        s = _mm512_fmadd_ps(radius, s, _mm512_setzero_ps());
+        _mm512_storeu_ps(x, _mm512_shuffle_f32x4(c, s, FIRST_HALVES));
+        _mm512_storeu_ps(x + GROUP, _mm512_shuffle_f32x4(c, s, SECOND_HALVES));
+    }
+    box_muller_avx2(x, groups);
+}
 #endif
-    return box_muller_portable;
+
+// ---- Code for the CPU that is there ---------------------------------------------------------------------------------
+
+typedef struct noise_code {
+    void (*twist)(uint32_t* state);
+    void (*make_uniforms)(const uint32_t* words, float* into, size_t count);
+    void (*box_muller)(float* x, size_t groups);
+} noise_code;
+
+static const noise_code* code_of(const sumi_torch_cpu_generator* generator)
+{
+    static const noise_code s_portable = {twist_portable, make_uniforms_portable, box_muller_portable};
+#ifdef SUMI_NOISE_LANES
+    static const noise_code s_avx2 = {twist_avx2, make_uniforms_avx2, box_muller_avx2},
+                            s_avx512 = {twist_avx512, make_uniforms_avx512, box_muller_avx512};
+    if (generator->lanes == 16) return &s_avx512;
+    if (generator->lanes == 8) return &s_avx2;
+#endif
+    (void)generator;
+    return &s_portable;
+}
+
+// Tests the range, so that a generator that was not seeded (all zero) or was damaged is not read outside its state.
+static void twist_when_used_up(sumi_torch_cpu_generator* generator)
+{
+    if (generator->next < 0 || generator->next >= MT_WORDS) {
+        code_of(generator)->twist(generator->state);
+        generator->next = 0;
+    }
+}
+
+static uint32_t next_word(sumi_torch_cpu_generator* generator)
+{
+    twist_when_used_up(generator);
+    return temper(generator->state[generator->next++]);
+}
+
+static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t count)
+{
+    while (count > 0) {
+        twist_when_used_up(generator);
+        size_t available = (size_t)(MT_WORDS - generator->next);
+        size_t n = count < available ? count : available;
+        SUMI_ASSERT(n >= 1 && n <= MT_WORDS);
+        code_of(generator)->make_uniforms(generator->state + generator->next, into, n);
+        generator->next += (int32_t)n;
+        into += n;
+        count -= n;
+    }
 }
 
 // ---- torch.randn on the CPU -----------------------------------------------------------------------------------------
@@ -273,12 +368,12 @@ void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size
         for (size_t i = 0; i < count; i++) into[i] = draw_one(generator);
         return;
     }
-    box_muller_function* box_muller = choose_box_muller(generator);
+    const noise_code* code = code_of(generator);
     uniforms(generator, into, count); // all values, because the uniforms of an unfinished last group are consumed too
-    box_muller(into, count / GROUP);
+    code->box_muller(into, count / GROUP);
     if (count % GROUP != 0) {
         uniforms(generator, into + count - GROUP, GROUP);
-        box_muller(into + count - GROUP, 1);
+        code->box_muller(into + count - GROUP, 1);
     }
 }
 
@@ -290,19 +385,19 @@ void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* in
         for (size_t i = 0; i < count; i++) into[i] = sumi_float_to_bf16(draw_one(generator));
         return;
     }
-    box_muller_function* box_muller = choose_box_muller(generator);
+    const noise_code* code = code_of(generator);
     float block[GROUP * 32];
     size_t grouped_count = count / GROUP * GROUP;
     for (size_t done = 0; done < grouped_count;) {
         size_t n = grouped_count - done < GROUP * 32 ? grouped_count - done : GROUP * 32;
         uniforms(generator, block, n);
-        box_muller(block, n / GROUP);
+        code->box_muller(block, n / GROUP);
         sumi_floats_to_bf16(block, into + done, n);
         done += n;
     }
     if (count != grouped_count) {
         uniforms(generator, block, GROUP);
-        box_muller(block, 1);
+        code->box_muller(block, 1);
         sumi_floats_to_bf16(block, into + count - GROUP, GROUP);
     }
 }

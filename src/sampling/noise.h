@@ -12,9 +12,9 @@ typedef struct sumi_torch_cpu_generator {
     int32_t next;    // words of state already used; 624: the next draw makes new words
     bool has_cached; // `cached` is the second value of a pair drawn by a call of fewer than 16 values
     double cached;
-    // Use the portable code instead of AVX2, with the same bits. The seed asks the CPU, once for all draws: on a virtual
-    // machine the answer takes 25 us.
-    bool portable;
+    // How many values are computed at once: 16 by AVX-512, 8 by AVX2, 1 by portable code, with the same bits. The seed
+    // asks the CPU, once for all draws: on a virtual machine the answer takes 25 us.
+    int32_t lanes;
 } sumi_torch_cpu_generator;
 // Only the low 32 bits of the seed are used, as in PyTorch.
 void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed);
