@@ -72,9 +72,14 @@ lay qwen-image-wide qwen-image-wide/model
 lay qwen-image-21 qwen-image-21/model
 lay qwen-image-21-turbo qwen-image-21/model qwen-image-21/model-turbo
 lay qwen-image-21-wide qwen-image-21-wide/model
+lay flux2-klein flux2-klein/model
+lay flux2-klein-base flux2-klein/model flux2-klein/model-base
+lay flux2-klein-wide flux2-klein-wide/model
 lay qwen-image-edit qwen-image/model qwen-image/model-edit
 lay qwen-image-edit-2509 qwen-image/model qwen-image/model-edit qwen-image/model-edit-2509
 lay qwen-image-edit-2511 qwen-image/model qwen-image/model-edit qwen-image/model-edit-2509 qwen-image/model-edit-2511
+refuses "guidance of a distilled model" "$python" "distilled to run without it" $models/flux2-klein --device cpu --guidance 3 -o $out/refused
+klein_pictures=(--image tests/golden/qwen-image/cases/pipe-edit-2509.in0.png --image tests/golden/qwen-image/cases/pipe-edit-2509.in1.png) # of which cropping leaves less
 agrees() { # name, arguments
     local name=$1; shift
     [[ "$name" == *"$only"* ]] || return 0
@@ -98,6 +103,13 @@ agrees qwen-image-21-guided $models/qwen-image-21 --size 64x64 --steps 2 --guida
 agrees qwen-image-21-turbo $models/qwen-image-21-turbo --size 64x64
 agrees qwen-image-21-wide $models/qwen-image-21-wide --size 64x64 --steps 2
 agrees qwen-image-21-edit $models/qwen-image-21 --size 64x64 --steps 2 --image tests/golden/qwen-image-21/cases/pipe-edit2.in0.png --image tests/golden/qwen-image-21/cases/pipe-edit2.in1.png
+agrees flux2-klein $models/flux2-klein --size 64x96
+agrees flux2-klein-base $models/flux2-klein-base --size 64x64 --steps 2 --guidance 4
+agrees flux2-klein-negative $models/flux2-klein-base --size 64x64 --steps 2 --guidance 3 --negative "blurry, 模糊"
+agrees flux2-klein-wide $models/flux2-klein-wide --size 64x64 --steps 2
+agrees flux2-klein-edit $models/flux2-klein --size 64x64 --steps 2 "${klein_pictures[@]:0:2}"
+agrees flux2-klein-edit2 $models/flux2-klein --size 64x96 --steps 2 "${klein_pictures[@]}"
+agrees flux2-klein-base-edit2 $models/flux2-klein-base --size 64x64 --steps 2 --guidance 4 "${klein_pictures[@]}"
 if [ -n "${NEWBIE:-}" ]; then
     agrees newbie tests/golden/newbie/model --reference-path "$NEWBIE" --size 64x96
     agrees newbie-xml tests/golden/newbie/model --reference-path "$NEWBIE" --size 64x64 --prompt "<character_1><n>1girl</n></character_1>" --negative "low_quality, blurry" --steps 2
@@ -144,6 +156,21 @@ names qwen-image-21 "vae" tensor vae decoder.up_blocks.2.resnets.0.conv1.weight
 names qwen-image-21 "schedule" shift scheduler
 more=(--image tests/golden/qwen-image-21/cases/pipe-edit2.in1.png)
 names qwen-image-21 "text encoder" tensor text_encoder model.visual.blocks.1.mlp.linear_fc2.weight
+more=()
+names flux2-klein "tokenizer" merge tokenizer 0
+names flux2-klein "tokenizer" merge tokenizer -1
+names flux2-klein "text encoder" tensor text_encoder model.layers.1.mlp.down_proj.weight
+names flux2-klein "text encoder" tensor text_encoder model.layers.26.mlp.down_proj.weight # the last one that is read
+names flux2-klein "denoiser" tensor transformer transformer_blocks.1.attn.to_q.weight
+names flux2-klein "denoiser" tensor transformer single_transformer_blocks.1.attn.to_out.weight
+names flux2-klein "vae" tensor vae decoder.up_blocks.2.resnets.0.conv1.weight
+names flux2-klein "vae" tensor vae bn.running_mean
+names flux2-klein "schedule" terminal scheduler
+names flux2-klein-base "tokenizer" merge tokenizer 0
+names flux2-klein-base "denoiser" tensor transformer transformer_blocks.1.ff_context.linear_out.weight
+more=("${klein_pictures[@]}")
+names flux2-klein "denoiser" tensor vae encoder.down_blocks.1.resnets.0.conv1.weight # its encoder is the denoiser's: it reads references
+names flux2-klein "denoiser" tensor transformer single_transformer_blocks.1.attn.to_qkv_mlp_proj.weight
 more=()
 if [ -n "${NEWBIE:-}" ]; then
     cp -R tests/golden/newbie/model $models/newbie

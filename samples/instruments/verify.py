@@ -5,16 +5,17 @@
     verify.py models/Qwen-Image-2512 --prompt "a fox" --size 768x768 --steps 20
     verify.py models/Qwen-Image-Edit-2511 --image cat.png --prompt "make it winter"
     verify.py models/Qwen-Image-2.1                        draws; with --image it edits
+    verify.py models/FLUX.2-klein-4B                       likewise
     verify.py models/Z-Image-Turbo --device cpu            4 steps of 256x256
 
 CHECKPOINT is a folder in the layout of diffusers. The reference is its pipeline in diffusers (ZImagePipeline,
-QwenImagePipeline, QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImage21Pipeline); NewBie-image needs its authors' code:
---reference-path FOLDER. sumi makes an image with --dump. The reference gets the same prompt and the noise that sumi drew,
-and runs twice: in float32, which counts as the truth, and in bfloat16, whose error against float32 is the yardstick.
-Compared are token ids, the features of the text encoder, sigmas, the first prediction, the latents after every step and
-pixels. A stage is good if sumi's error is at most 1.5 times the yardstick where sumi computes in bfloat16 (on a GPU), and a
-hundredth of it where it computes in float32 (on a CPU). If a stage differs, the stages behind it are judged with sumi's own
-inputs, so that the component at fault is named, and no other.
+QwenImagePipeline, QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImage21Pipeline, Flux2KleinPipeline); NewBie-image
+needs its authors' code: --reference-path FOLDER. sumi makes an image with --dump. The reference gets the same prompt and
+the noise that sumi drew, and runs twice: in float32, which counts as the truth, and in bfloat16, whose error against
+float32 is the yardstick. Compared are token ids, the features of the text encoder, sigmas, the first prediction, the
+latents after every step and pixels. A stage is good if sumi's error is at most 1.5 times the yardstick where sumi computes
+in bfloat16 (on a GPU), and a hundredth of it where it computes in float32 (on a CPU). If a stage differs, the stages
+behind it are judged with sumi's own inputs, so that the component at fault is named, and no other.
 
 Exit code: 0 if every verdict is good, 1 if one is not, 2 if nothing could be compared. Needs these packages:
 python3 -m pip install torch torchvision diffusers transformers accelerate safetensors numpy pillow
@@ -207,6 +208,8 @@ def make_job(args, name):
         give_up("--steps 1: diffusers' own schedule is not finite with one step of every model; give 2 or more")
     if paths and name not in MAY_EDIT:
         give_up("--image is for models that edit pictures, and this one does not")
+    if (args.guidance or 0) > 1 and read_json(args.reference / "model_index.json").get("is_distilled"):
+        give_up("--guidance is for models that take it, and this one was distilled to run without it")
     for path in paths:
         if not path.is_file():
             give_up(f"there is no picture {path}")

@@ -44,10 +44,11 @@ class _Stub:
 
 
 class _GivenIds:
-    """A tokenizer or processor whose results get token ids from elsewhere, one list for each call."""
+    """A tokenizer or processor whose results get token ids from elsewhere, one list for each call. rows: how many the text
+    encoder reads, padding included; where there is none, as many as there are ids."""
 
-    def __init__(self, inner, ids):
-        self.inner, self.ids = inner, list(ids)
+    def __init__(self, inner, ids, rows):
+        self.inner, self.ids, self.rows = inner, list(ids), rows
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -55,7 +56,12 @@ class _GivenIds:
     def __call__(self, *arguments, **named):
         result = self.inner(*arguments, **named)
         ids = torch.tensor([[int(i) for i in self.ids.pop(0)]])
-        result["input_ids"], result["attention_mask"] = ids, torch.ones_like(ids)
+        mask = torch.ones_like(ids)
+        if self.rows:
+            padding = (0, self.rows - ids.shape[1])
+            ids = torch.nn.functional.pad(ids, padding, value=self.inner.pad_token_id)
+            mask = torch.nn.functional.pad(mask, padding)
+        result["input_ids"], result["attention_mask"] = ids, mask
         if "mm_token_type_ids" in result:  # of Qwen3-VL's processor: which ids are pictures
             result["mm_token_type_ids"] = (ids == self.inner.image_token_id).int()
         return result
@@ -151,6 +157,9 @@ def to_bytes(image):
 class Diffusers(Reference):
     """A pipeline of diffusers. A subclass says how its family packs latents and what its arguments are called."""
 
+    padded_rows = None  # of a text, for families whose text encoder and transformer read padding
+    denoises_with_vae = False  # whether the pipeline reads numbers of the VAE even if no picture is given
+
     def __init__(self, pipeline_class, folder, device, offload, say):
         super().__init__(folder, device, offload, say)
         self.pipeline_class = pipeline_class
@@ -224,7 +233,8 @@ class Diffusers(Reference):
                 self.drop_rows(pipe, [ids[0] for ids in given_ids])
                 for name in ("processor", "tokenizer"):
                     if getattr(pipe, name, None) is not None:
-                        setattr(pipe, name, _GivenIds(getattr(pipe, name), [ids[0] for ids in given_ids]))
+                        inner = getattr(pipe, name)
+                        setattr(pipe, name, _GivenIds(inner, [ids[0] for ids in given_ids], self.padded_rows))
                         break
             seen, outputs = [], []
             forward, encode_prompt = pipe.text_encoder.forward, pipe.encode_prompt
@@ -254,7 +264,7 @@ class Diffusers(Reference):
     def denoise(self, job, dtype, features, noise):
         """A dict of sigmas, prediction (what the solver gets) and latents, each without a batch dimension. features: by
         prompt and text encoder."""
-        parts = ["transformer"] + (["vae"] if job["pictures"] else [])
+        parts = ["transformer"] + (["vae"] if job["pictures"] or self.denoises_with_vae else [])
         with self.loaded(dtype, parts) as pipe, torch.no_grad():
             outputs = self.outputs_of([torch.from_numpy(f[0]).to(self.device, dtype) for f in features], dtype)
             pipe.encode_prompt = lambda *arguments, **named: outputs.pop(0)
@@ -417,6 +427,51 @@ class QwenImage21(QwenImage):
 
     def read_pictures_with_pillow(self, pipe):
         pass  # the pipeline itself resizes pictures, with Pillow, to sizes that its processor leaves as they are
+
+
+class Flux2Klein(Diffusers):
+    padded_rows = 512
+    denoises_with_vae = True  # for the statistics by which it scales the last latents
+
+    def features_of(self, outputs, prompts):
+        return [embeds[0] for embeds, _ in outputs]
+
+    def outputs_of(self, features, dtype):
+        return [(f[None], self.pipeline_class._prepare_text_ids(f[None]).to(f.device)) for f in features]
+
+    def unpack(self, latents, like):
+        """The pipeline takes noise as [C, H, W] and packs it itself; the solver sees rows of tokens."""
+        return latents.transpose(1, 2).reshape(latents.shape[0], *like.shape)
+
+    def arguments(self, job):
+        return {"guidance_scale": job["guidance"], "image": job["pictures"] or None}
+
+    def call(self, pipe, job, noise, **more):
+        """With guidance the pipeline encodes an empty text, for want of an argument for a negative prompt. sumi has one, so
+        the second text is replaced."""
+        encode_prompt, texts = pipe.encode_prompt, iter((job["prompt"], job["negative"]))
+        if job["negative"]:
+            self.notes.add("the pipeline has no argument for a negative prompt; the text replaced its empty one")
+        pipe.encode_prompt = lambda prompt, **named: encode_prompt(prompt=next(texts), **named)
+        return super().call(pipe, job, noise, **more)
+
+    def watch_times(self, pipe):
+        """The float32 run gets the times of the bfloat16 run, as in QwenImage.watch_times. This transformer multiplies its
+        time by 1000, and in bfloat16 rounds the product too, so the product is what is replaced."""
+        embed = pipe.transformer.time_guidance_embed
+        forward = embed.forward
+        self.notes.add("the float32 run got the times of the bfloat16 run, which sumi has on every backend")
+
+        def with_rounded_times(timestep, guidance):
+            rounded = pipe._current_timestep.to(torch.bfloat16) / 1000 * 1000
+            return forward(rounded.expand(timestep.shape).to(timestep), guidance)
+
+        embed.forward = with_rounded_times
+
+    def to_vae(self, vae, latents):
+        deviation = torch.sqrt(vae.bn.running_var + vae.config.batch_norm_eps)
+        latents = latents * deviation.view(1, -1, 1, 1) + vae.bn.running_mean.view(1, -1, 1, 1)
+        return vae.decode(self.pipeline_class._unpatchify_latents(latents), return_dict=False)[0]
 
 
 def stand_in_for_flash_attention():
@@ -700,9 +755,10 @@ FAMILIES = {
     "QwenImageEditPipeline": QwenImage,
     "QwenImageEditPlusPipeline": QwenImageEditPlus,
     "QwenImage21Pipeline": QwenImage21,
+    "Flux2KleinPipeline": Flux2Klein,
 }
 EDITS = ("QwenImageEditPipeline", "QwenImageEditPlusPipeline")  # they need a picture
-MAY_EDIT = (*EDITS, "QwenImage21Pipeline")
+MAY_EDIT = (*EDITS, "QwenImage21Pipeline", "Flux2KleinPipeline")
 
 
 def open_reference(folder, device, offload, say, source=None):

@@ -4,6 +4,7 @@
 change.py tensor FOLDER NAME       turns the signs of half of the tensor's values, in the file of the folder that holds it
 change.py merge FOLDER NUMBER      removes a merge of two letters from tokenizer.json and merges.txt; -1 is the last one
 change.py shift FOLDER             a scheduler with other sigmas
+change.py terminal FOLDER          one whose last sigma before 0 is another; for families that do not read its shift
 """
 
 import json
@@ -62,11 +63,20 @@ def change_shift(folder):
     path.write_text(json.dumps(settings), encoding="utf-8")
 
 
+def change_terminal(folder):
+    path = Path(folder) / "scheduler_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["shift_terminal"] = 0.02
+    path.write_text(json.dumps(settings), encoding="utf-8")
+
+
 if __name__ == "__main__":
     what, folder = sys.argv[1:3]
     if what == "tensor":
         change_tensor(folder, sys.argv[3])
     elif what == "merge":
         change_merges(folder, int(sys.argv[3]))
+    elif what == "terminal":
+        change_terminal(folder)
     else:
         change_shift(folder)
