@@ -948,6 +948,7 @@ for format in bf16 fp8 int8 int4 as-stored; do expect_text "info --size has a ro
 cli info --model "$folder/edit" --size 256x256 --json; expect_code "info --size --json" 0; expect_support "info --size --json" json "$out"; expect_text "it has the same for programs" '"other_bytes": [0-9]+' "$out"; expect_text "an edit has a reference" '"references": 1,' "$out"
 klein=tests/golden/flux2-klein/model
 cli info --model "$klein" --size 256x256; expect_text "a model that needs no reference is asked about with one" "without guidance, one reference of this size$" "$out"
+cli generate --model "$klein" --prompt x --guidance 3 --size 64x64 --steps 1 --seed 1 --dump "$folder/klein-dump" -o "$folder/x.png"; expect_code "a dump of a model that ignores guidance" 0; expect_text "it has no negative text" '"negative": null' "$folder/klein-dump/dump.json"
 cli info --model "$klein" --size 256x256 --references 0; expect_text "info without references" "128 tokens, without guidance$" "$out"
 cli info --model "$klein" --size 256x256 --references 3 --json; expect_code "info with references" 0; expect_text "info with references" '"references": 3,' "$out"
 wrong "info with too many references" 2 "takes at most 3" info --model "$folder/edit" --size 256x256 --references 4

@@ -187,7 +187,7 @@ int dump_prepare(generate_run* run)
         return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "preparing the dump");
     d->item = run->items[0];
     d->is_complete = true;
-    const bool is_guided = desc->guidance.scale != info.guidance_off;
+    const bool is_guided = desc->guidance.scale != info.guidance_off && !info.ignores_guidance;
     d->prompts[0].text = d->item.text;
     d->prompts[1].text = d->item.negative_text ? d->item.negative_text : info.negative_text;
     d->prompt_count = is_guided ? 2 : 1;
