@@ -532,8 +532,8 @@ typedef struct sumi_job_status {
 // Returns a snapshot of a job. A stale job has state SUMI_JOB_NONE and result SUMI_STALE_HANDLE. Free call.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // Asks a job to stop. It stops within one slice, in any stage, and is then CANCELLED; with SUMI_PUMP_UPDATE in the next
-// sumi_engine_update, even if its budget is 0. A GPU still does what it was given: a budget at most, or without one half
-// of a step (32 to 128 ms). The model stays usable. A finished job does not change. Free call. Accepts stale jobs.
+// update, even of budget 0. A GPU still does what it was given: a budget at most, 32 ms by SUMI_PUMP_THREAD, in a wait
+// half of a step up to 128 ms. The model stays usable. A finished job does not change. Free call. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Waits for a job. Blocks until the job has finished, or for timeout_ms milliseconds and at most one slice more. With
 // SUMI_PUMP_UPDATE the calling thread works on this job and those before it, and completions are called; with

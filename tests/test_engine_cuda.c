@@ -358,6 +358,41 @@ TEST(groups_follow_measured_times)
     close_cuda(engine);
 }
 
+static const sumi_engine* s_watched;
+static double s_most_us;
+static void watch_flight(const char* line, void* unused)
+{
+    (void)line, (void)unused;
+    const double us = s_watched->runs.current.pending_us;
+    if (us > s_most_us) s_most_us = us;
+}
+
+// Of long steps half may be in flight while somebody waits, and 32 ms at most by a thread of the engine's.
+TEST(what_is_in_flight_depends_on_who_works)
+{
+    static const double s_ms = 2.0; // of a kernel: a step takes 0.1 s and more
+    for (int pump = SUMI_PUMP_UPDATE; pump <= SUMI_PUMP_THREAD; pump++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine_with((sumi_pump)pump, 20, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, &s_item);
+        desc.step_count = 8;
+        fake_kernel_times(&s_ms, 1);
+        for (int k = 0; k < 3; k++) CHECK(draw_hash(engine, &desc) != 0); // learns
+        fake_complete_after(3);
+        s_watched = engine;
+        s_most_us = 0.0;
+        fake_on_call(watch_flight, NULL);
+        CHECK(draw_hash(engine, &desc) != 0);
+        fake_on_call(NULL, NULL);
+        printf("  %.1f ms\n", 1e-3 * s_most_us);
+        if (pump == SUMI_PUMP_THREAD) CHECK(s_most_us > 16000.0 && s_most_us <= SUMI_MAX_PENDING_US);
+        else CHECK(s_most_us > 1.2 * SUMI_MAX_PENDING_US && s_most_us <= SUMI_MOST_PENDING_US);
+        close_cuda(engine);
+    }
+}
+
 // Who waits for a job sleeps through its slices: being woken by the driver costs more, and is for predictions that were
 // wrong. Nor does a slice wake the driver's own thread.
 // The first budget after a call without one counts as it is, later ones as a moving average.
@@ -920,6 +955,7 @@ int main(int argc, char** argv)
         RUN(a_larger_picture_frees_without_waiting);
         RUN(whole_ops_go_together);
         RUN(groups_follow_measured_times);
+        RUN(what_is_in_flight_depends_on_who_works);
         RUN(slices_follow_the_budgets_of_updates);
         RUN(waiting_sleeps_by_predictions);
         RUN(an_update_that_begins_a_picture_is_no_longer);

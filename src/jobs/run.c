@@ -139,9 +139,12 @@ static double group_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
     return us;
 }
 
+// A thread of ours submits little ahead: a call of the host program that takes something away from a running job waits
+// for all that is in flight.
 static double max_pending_us(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->runs.current;
+    if (engine->desc.pump == SUMI_PUMP_THREAD) return engine->frame.max_pending_us;
     return sumi_frame_limits_pending_us(&engine->frame, sumi_section_us(run->entry, run->section));
 }
 

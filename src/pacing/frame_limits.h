@@ -24,10 +24,10 @@ typedef struct sumi_frame_limits {
     uint32_t slice_us;
 } sumi_frame_limits;
 
-// The most predicted time of slices in flight on a device when the host program gives no budget: half of the step that
-// runs, within these limits. More would make a cancel take longer, and less wakes this thread more often to submit the
-// next slices: on an H200 each time takes 0.1 ms of the CPU, most of it because a thread that has slept finds its data
-// gone from the caches.
+// The most predicted time of slices in flight on a device when the host program gives no budget: the first of these by a
+// thread of ours, and in a wait half of the step that runs, but not less than the first nor more than the second. More
+// would make a cancel take longer, and less wakes this thread more often to submit the next slices: on an H200 each time
+// takes 0.1 ms of the CPU, most of it because a thread that has slept finds its data gone from the caches.
 #define SUMI_MAX_PENDING_US 32000.0
 #define SUMI_MOST_PENDING_US 128000.0
 // The share of it that is submitted at once: the device is busy with the other half when the next slices are submitted.
