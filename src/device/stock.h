@@ -25,7 +25,7 @@ typedef struct sumi_device_stock {
     sumi_device_memory memory;
     sumi_device_weights weights;
     sumi_device_block arena, scratch;
-    uint64_t arena_serial;         // changes when the arena does
+    uint64_t arena_serial;         // changes when the arena or the scratch memory does
     bool has_late_frees;           // a block was released after COMPUTE's work since that stream was last waited for
     sumi_device_block weight_ring; // ring buffer of streamed weights
     uint64_t fixed_bytes;          // device memory that the runner holds for itself, whatever the plans

@@ -44,11 +44,12 @@ void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_blo
 // heap.
 void sumi_temporary_end(sumi_temporary* temporary);
 
-// Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in
-// each memory query (sumi_image_memory).
-// How much larger pieces of inputs are where no call has a budget: every piece costs a copy, or wakes the workers.
+// How much larger pieces of inputs and outputs are where no call has a budget: every piece costs a copy, or wakes the
+// workers.
 #define SUMI_UNPACED_FACTOR 4
 
+// Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in
+// each memory query (sumi_image_memory).
 typedef struct sumi_workspace {
     sumi_heap* heap;              // of the blocks
     struct sumi_workers* workers; // share the rows of a resize; NULL: only the caller works

@@ -25,7 +25,7 @@
 // thread as a slice. It is a little less than may always be submitted at once (frame_limits.h), because the same slices
 // do not take the same time in every step.
 #define GROUPED_US 14000
-#define LONG_GROUP_US 16000.0 // a longer group is too long
+#define LONG_GROUP_US (SUMI_SUBMITTED_SHARE * SUMI_MAX_PENDING_US) // what may always be submitted at once
 // A plan that would have more groups than this has groups of two or four times the time: the graphs of all plans
 // together have a limit (cuda/graphs.h), and slices without one are launched op by op. Such a plan has long steps, of
 // which more may be submitted at once.
